@@ -1,0 +1,1 @@
+"""Experiments: config files, and the commands that run them."""

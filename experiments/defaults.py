@@ -1,0 +1,231 @@
+"""Every field of every experiment: its value, unit and range. The one place for defaults.
+
+An experiment file starts from `get_config()` and sets what differs. Values are the paper's (or its
+code's, where the paper is silent). `check(config)` refuses a value out of its range before anything
+compiles.
+"""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import ml_collections
+
+__all__ = ["FIELDS", "Field", "check", "did_you_mean", "flatten", "get_config"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A field's default, what it is, and what is allowed.
+
+    Attributes:
+        value: default; its type is the field's type. A tuple may be given with any length.
+        about: one line: meaning and unit.
+        low, high: closed bounds of a number (of each entry of a tuple).
+        above: open lower bound.
+        choices: allowed strings.
+    """
+
+    value: Any
+    about: str
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def allowed(self) -> str:
+        """Say the range in words."""
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.above is not None:
+            return f"above {self.above:g}" + (f", at most {self.high:g}" if self.high else "")
+        low = "-inf" if self.low is None else f"{self.low:g}"
+        high = "inf" if self.high is None else f"{self.high:g}"
+        return f"{low} .. {high}"
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value (or every entry of a tuple) is allowed."""
+        if isinstance(value, tuple):
+            return all(self.holds(entry) for entry in value)
+        if isinstance(value, str):
+            return not self.choices or value in self.choices
+        if isinstance(value, bool):
+            return True
+        return (
+            math.isfinite(value)
+            and (self.low is None or value >= self.low)
+            and (self.high is None or value <= self.high)
+            and (self.above is None or value > self.above)
+        )
+
+
+def _network(name: str, features: int, width: int) -> dict[str, Field]:
+    return {
+        "name": Field(name, "network", choices=("simple_conv", "mlp")),
+        "features": Field(features, "length of the output; 0: one per class", low=0),
+        "width": Field(width, "channels of the first convolution", low=1),
+        "batch_norm": Field(False, "normalise before every ReLU"),
+        "hidden": Field((256, 256), "widths of an MLP's hidden layers", low=1),
+    }
+
+
+def _optimizer() -> dict[str, Field]:
+    return {
+        "name": Field("adamw", "optimizer", choices=("adamw", "sgd")),
+        "learning_rate": Field(1e-3, "at the start", above=0),
+        "schedule": Field("cosine", "over the whole run", choices=("constant", "cosine")),
+        "final_fraction": Field(0.1, "of the learning rate, at the end of cosine", low=0, high=1),
+        "weight_decay": Field(0.0, "decoupled; kernels only, not biases or norms", low=0),
+        "momentum": Field(0.9, "of sgd", low=0, high=1),
+        "clip_norm": Field(0.0, "clip the gradient's norm; 0: never", low=0),
+    }
+
+
+FIELDS: dict[str, Any] = {
+    "seed": Field(0, "of initialisation, order, copies and evaluation", low=0),
+    "data": {
+        "name": Field("mario_iggy", "data set", choices=("mario_iggy",)),
+        "sprites": Field("", ".npz with mario, iggy: (1, 3, 32, 32) in [0, 1]; empty: ours"),
+        "half_range_degrees": Field(90.0, "R: poses are centre + U(-R, R)", above=0, high=90),
+        "modes": Field(1, "arcs per class", low=1),
+        "train_size": Field(12_000, "images, divisible by 4 modes", low=4),
+        "test_size": Field(600, "images, divisible by 4 modes", low=4),
+        "align_corners": Field(False, "pixel-centre rule the set is rendered with"),
+        "seed": Field(0, "of the poses and their order", low=0),
+    },
+    "transform": {
+        "name": Field("affine", "transform", choices=("affine", "decoupled", "crop")),
+        "subgroup": Field(
+            "rotation_translation",
+            "of affine",
+            choices=("affine", "translation", "rotation", "rotation_translation"),
+        ),
+        "basis": Field("augerino", "of affine", choices=("augerino", "scales")),
+        "entries": Field("bd", "of decoupled: which of a, b, c, d, e, f are free"),
+        "half_range": Field((), "per coordinate, degrees or half-widths; empty: its own", above=0),
+        "min_size": Field(0.2, "of crop, share of the picture's side", above=0, high=1),
+        "max_size": Field(1.0, "of crop, share of the picture's side", above=0, high=1),
+        "warp": Field("gather", "bilinear sampling", choices=("gather", "map_coordinates")),
+        "padding": Field("zeros", "outside the picture", choices=("zeros", "border")),
+        "align_corners": Field(True, "pixel-centre rule of the warp"),
+    },
+    "classifier": _network("simple_conv", features=0, width=32),
+    "embedding": _network("simple_conv", features=32, width=8),
+    "distribution": {
+        "name": Field("flow", "method", choices=("identity", "flow")),
+        "bijection": Field("coupling", "paper: coupling", choices=("coupling", "spline")),
+        "layers": Field(12, "couplings or splines; Mario-Iggy in the paper: 4", low=1),
+        "width": Field(64, "of the conditioners' hidden layers; the code: 32", low=1),
+        "hidden_layers": Field(1, "of the conditioners", low=1),
+        "permutation_seed": Field(0, "of the fixed permutations", low=0),
+        "log_scale_cap": Field(3.0, "smooth bound on the couplings' log-scales", above=0),
+        "inner_squash": Field(6.0, "L tanh(z / L) after each coupling; 0: none", low=0),
+        "tanh_width": Field(1.0, "w of the outer squash tanh(z / w)", above=0),
+        "bins": Field(16, "of the splines, per coordinate", low=2),
+        "circular_shift": Field(False, "end with a learned turn of periodic coordinates"),
+        "base": Field("mixture", "of the flow", choices=("mixture", "box", "unit_box")),
+        "components": Field(10, "of the mixture: 1, 10, 30 or 90 in the paper", low=1),
+        "loc_std": Field(0.8, "half-range of the first centres", low=0, high=0.99),
+        "start_scale": Field(0.1, "first std of a component, half the first box width", above=0),
+        "gumbel": Field("hard", "hard: straight-through; relaxed: a surrogate density",
+                        choices=("hard", "relaxed")),
+        "temperature": Field(0.05, "of the Gumbel-softmax", above=0),
+        "base_projection_scale": Field(0.01, "first scale of the base's projection", low=0),
+    },
+    "objective": {
+        "copies": Field(1, "n: views per image", low=1),
+        "average": Field("losses", "over views", choices=("losses", "logits", "probs")),
+        "include_original": Field(True, "add the cross-entropy of the untransformed image"),
+        "burn_in_epochs": Field(0, "of the classifier alone, the density frozen", low=0),
+    },
+    "controller": {
+        "name": Field("constant", "of alpha", choices=("constant", "band")),
+        "value": Field(0.3, "alpha of constant", low=0),
+        "low": Field(0.0, "of the band of the train entropy, nats"),
+        "high": Field(4.0, "of the band of the train entropy, nats"),
+        "minimum": Field(0.001, "of alpha under band", above=0),
+        "maximum": Field(0.5, "of alpha under band", above=0),
+        "error": Field("point", "distance to the band", choices=("point", "interval", "huber")),
+        "k_p": Field(0.01, "proportional gain", low=0),
+        "k_i": Field(0.01, "integral gain", low=0),
+        "k_d": Field(0.01, "derivative gain", low=0),
+        "integral_start": Field(10.0, "first integral; alpha starts near k_i times it"),
+        "decay": Field(0.9, "of the moving averages", low=0, high=1),
+    },
+    "optimizer": {"classifier": _optimizer(), "distribution": _optimizer()},
+    "train": {
+        "epochs": Field(250, "passes over the train split; Mario-Iggy in the paper: 250", low=1),
+        "batch_size": Field(128, "images per step, before copies", low=1),
+        "shuffle": Field(True, "a new order every epoch; the paper shuffles once"),
+        "log_every": Field(25, "steps per line of metrics.jsonl", low=1),
+        "checkpoint_every": Field(200, "steps between checkpoints", low=1),
+    },
+    "evaluation": {
+        "batch_size": Field(300, "images per call", low=1),
+        "num_samples": Field(20, "K: views averaged per test image", low=1),
+        "average": Field("probs", "over views; paper: probs", choices=("probs", "logits")),
+        "include_original": Field(False, "count the original as a view; the code does"),
+        "poses": Field(72, "per class, evenly over its first arc", low=2),
+        "density_samples": Field(1000, "of theta per pose", low=10),
+    },
+    "alarms": {
+        "entropy_floor": Field(-3.0, "nats; below it the density has collapsed"),
+        "saturated_share": Field(0.05, "of coordinates at the box's edge", low=0, high=1),
+    },
+}
+
+
+def _values(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: field.value if isinstance(field, Field) else _values(field)
+        for name, field in fields.items()
+    }
+
+
+def flatten(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield ("section.name", leaf) of a nested dict or ConfigDict."""
+    for name, value in tree.items():
+        if isinstance(value, dict | ml_collections.ConfigDict):
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def get_config() -> ml_collections.ConfigDict:
+    """Return all defaults; unknown names are refused from then on."""
+    return ml_collections.ConfigDict(_values(FIELDS)).lock()
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """Return '; did you mean X?' for the known name nearest to `word`, or what is allowed."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else f"; allowed: {', '.join(known)}."
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+    """Refuse fields out of range, and pairs that cannot go together.
+
+    Raises:
+        ValueError: one line that names the field, what came and what is allowed.
+    """
+    values = dict(flatten(config))
+    for name, field in flatten(FIELDS):
+        value = values[name]
+        if not field.holds(value):
+            hint = did_you_mean(str(value), list(field.choices)) if field.choices else ""
+            raise ValueError(
+                f"config.{name} is {value!r} ({field.about}); allowed: {field.allowed()}{hint}"
+            )
+    burn_in, epochs = values["objective.burn_in_epochs"], values["train.epochs"]
+    if burn_in >= epochs:
+        raise ValueError(
+            f"config.objective.burn_in_epochs is {burn_in} of config.train.epochs={epochs}; "
+            "leave at least one epoch for the density."
+        )
+    if values["train.batch_size"] > values["data.train_size"]:
+        raise ValueError(
+            f"config.train.batch_size is {values['train.batch_size']}; allowed: 1 .. "
+            f"{values['data.train_size']}, the size of the train split."
+        )

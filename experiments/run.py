@@ -1,0 +1,226 @@
+"""Train and evaluate one experiment: config in, run folder out.
+
+    python -m experiments.run --config=experiments/mario_iggy.py --workdir=runs/mario_iggy
+
+The same command continues a run that was stopped. Fields change on the command line:
+--config.controller.value=0.3; experiments/defaults.py lists them all.
+"""
+
+import math
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from absl import app, flags
+from ml_collections import config_flags
+
+from experiments import build, defaults, evaluate
+from experiments.command_line import UsageError, check_arguments, leave
+from experiments.progress import Progress
+from experiments.run_folder import RunFolder, environment
+from flowjax_inv import training
+from flowjax_inv.checkpoints import Checkpoints, config_differences
+from flowjax_inv.data.batches import batch_indices, steps_per_epoch
+from flowjax_inv.report.page import write_report
+from flowjax_inv.report.tables import summary
+
+__all__ = ["train_and_evaluate"]
+
+_CONFIG = config_flags.DEFINE_config_file("config", None, "Experiment file, e.g. FILE.py:smoke.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; default runs/NAME.")
+
+
+def train_and_evaluate(
+    config: ml_collections.ConfigDict, workdir: str | Path, *, command: str = ""
+) -> dict[str, Any]:
+    """Run an experiment from where it stands to its report.
+
+    Args:
+        config: see experiments/defaults.py.
+        workdir: folder of the run; a stopped run of the same config continues there, a finished
+            one is left alone.
+        command: how to repeat it, for the report.
+
+    Returns:
+        The content of results.json.
+
+    Raises:
+        ValueError: if a field is out of range, or the folder holds a run of another config.
+        FloatingPointError: if a logged loss is not finite.
+    """
+    started = time.perf_counter()
+    defaults.check(config)
+    plain = config.to_dict()
+    data = build.data_set(config)
+    classes = len(data.class_names)
+    transform = build.transform(config)
+    classifier = build.network(config.classifier, classes=classes, field="classifier")
+    distribution = build.distribution(config, transform, classes=classes)
+    controller, objective = build.controller(config), build.objective(config)
+
+    batch = config.train.batch_size
+    per_epoch = steps_per_epoch(len(data.train), batch)
+    total = per_epoch * config.train.epochs
+    burn_in = per_epoch * config.objective.burn_in_epochs
+    optimizer = build.optimizer(config, total_steps=total)
+
+    folder = RunFolder(workdir)
+    stored = folder.read_json("config.json")
+    if stored is not None:
+        differences = config_differences({k: v for k, v in stored.items() if k != "command"}, plain)
+        if differences:
+            raise ValueError(
+                f"{workdir} holds a run of another config ({'; '.join(differences)}); take that "
+                "config or an empty folder."
+            )
+        finished = folder.read_json("results.json")
+        if finished is not None:
+            print(f"already finished: {folder.path / 'report.html'}")
+            return finished
+    else:
+        folder.write_json("config.json", {"command": command, **plain})
+    folder.write_json("environment.json", environment())
+
+    key = jax.random.key(config.seed)
+    images, labels = jnp.asarray(data.train.images), jnp.asarray(data.train.labels)
+    state = training.init_state(
+        classifier, distribution, optimizer, controller, images[:batch], key=key
+    )
+    sizes = {
+        f"parameters_{name}": sum(leaf.size for leaf in jax.tree.leaves(params))
+        for name, params in state.params.items()
+    }
+    parts = (classifier, distribution, transform, optimizer, controller, objective)
+    step_fn = training.make_step(*parts)
+    burn_in_fn = training.make_step(*parts, burn_in=True)
+    take_totals = jax.jit(training.take_totals, donate_argnums=0)
+    accuracy_fn = evaluate.make_accuracy(classifier, data.test, config.evaluation.batch_size)
+
+    def variables(name: str) -> dict[str, Any]:
+        return {"params": state.params[name], "batch_stats": state.batch_stats[name]}
+
+    pending: list[tuple[int, dict[str, jax.Array], jax.Array | None]] = []
+
+    def flush() -> None:
+        """Write the pending line; called one interval late, so that no step waits for it."""
+        for at, totals, accuracy in pending:
+            sums = {name: float(value) for name, value in totals.items()}
+            count = sums.pop("steps")
+            line = {"step": at, "epoch": at / per_epoch}
+            line |= {name: value / count for name, value in sums.items()}
+            if accuracy is not None:
+                line["test_accuracy"] = float(accuracy)
+            folder.append_metrics(line)
+            stop_if_not_finite(line["loss"], at)
+            progress.update(at, line)
+        pending.clear()
+
+    def stop_if_not_finite(loss: float, at: int) -> None:
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss is {loss} within the {config.train.log_every} steps before step {at}; "
+                "lower a learning rate, or set config.optimizer.*.clip_norm."
+            )
+
+    with Checkpoints(folder.checkpoints_path, plain) as checkpoints:
+        begin = 0
+        if checkpoints.latest_step() is not None:
+            state = checkpoints.restore(state)
+            begin = int(state.step)
+            print(f"continuing at step {begin} of {total}")
+        folder.cut_metrics(begin)
+        print(f"{workdir}: {total} steps of {batch} images, metrics in {folder.metrics_path}")
+        progress = Progress(total, batch, begin)
+        first_step_seconds = None
+        try:
+            for done in range(begin, total):
+                indices = batch_indices(
+                    done,
+                    size=len(data.train),
+                    batch_size=batch,
+                    seed=config.seed,
+                    shuffle=config.train.shuffle,
+                )
+                fn = burn_in_fn if done < burn_in else step_fn
+                state = fn(state, images, labels, indices)
+                if first_step_seconds is None:
+                    jax.block_until_ready(state.step)
+                    first_step_seconds = time.perf_counter() - started
+                    progress.restart_clock(done + 1)
+                at = done + 1
+                if at % config.train.log_every == 0 or at % per_epoch == 0:
+                    flush()
+                    totals, state = take_totals(state)
+                    ends_epoch = at % per_epoch == 0
+                    accuracy = accuracy_fn(variables("classifier")) if ends_epoch else None
+                    pending.append((at, totals, accuracy))
+                if at % config.train.checkpoint_every == 0 or at == total:
+                    flush()
+                    stop_if_not_finite(float(state.totals["loss"]), at)
+                    checkpoints.save(at, state)
+        finally:
+            progress.close()
+
+    trained = time.perf_counter() - started
+    both = {name: variables(name) for name in state.params}
+    results, arrays = evaluate.density_by_pose(
+        distribution, transform, both["distribution"], data, config, key=key
+    )
+    results |= {
+        "test_accuracy": float(accuracy_fn(both["classifier"])),
+        "test_accuracy_averaged": evaluate.averaged_accuracy(
+            classifier, distribution, transform, both, data.test, config.evaluation, key=key
+        ),
+        "log_volume": transform.dim * math.log(2.0),
+        "entropy_floor": config.alarms.entropy_floor,
+        "collapsed": distribution.has_density
+        and results.get("entropy", 0.0) < config.alarms.entropy_floor,
+        "saturated": results.get("saturated_share", 0.0) > config.alarms.saturated_share,
+        "method": config.distribution.name,
+        "seed": config.seed,
+        "steps": total,
+        "resumed_at_step": begin,
+        "seconds_to_first_step": first_step_seconds,
+        "seconds_training": trained,
+        "seconds": time.perf_counter() - started,
+        **sizes,
+    }
+    if arrays:
+        folder.write_arrays("evaluation.npz", arrays)
+    folder.write_json("results.json", results)
+    report = write_report(folder.path, defaults=defaults.get_config().to_dict())
+    print(summary(results))
+    print(f"report: {report}")
+    return results
+
+
+def _main(argv: Sequence[str]) -> None:
+    if len(argv) > 1:
+        leave(UsageError(f"unexpected argument {argv[1]}; write --flag=value."))
+    source = next(a.partition("=")[2] for a in sys.argv if a.lstrip("-").startswith("config="))
+    name = Path(source.partition(":")[0]).stem + source.partition(":")[2].join(("_", ""))
+    workdir = _WORKDIR.value or f"runs/{name.rstrip('_')}"
+    given = [a for a in sys.argv[1:] if a.lstrip("-").startswith(("config", "noconfig"))]
+    command = shlex.join(["python", "-m", "experiments.run", *given])
+    try:
+        train_and_evaluate(_CONFIG.value, workdir, command=command)
+    except (ValueError, FloatingPointError, OSError) as error:
+        leave(error)
+    except KeyboardInterrupt:
+        print(f"\nstopped; the same command continues {workdir}", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    try:
+        check_arguments(sys.argv)
+    except UsageError as problem:
+        leave(problem)
+    app.run(_main)

@@ -1,0 +1,145 @@
+"""Controllers of alpha, the weight of the entropy bonus: pure functions of a small state.
+
+A controller has `init() -> state`, `alpha(state)`, and `update(state, entropy) -> state`, all of
+them traceable; the state is a pytree of scalars that lives in the train state and its checkpoints.
+"""
+
+import dataclasses
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+__all__ = ["Constant", "EntropyBand", "EntropyBandState"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """Alpha that never changes.
+
+    Attributes:
+        value: alpha > 0.
+    """
+
+    value: float
+
+    def init(self) -> tuple[()]:
+        """Return the empty state."""
+        return ()
+
+    def alpha(self, state: tuple[()]) -> jax.Array:
+        """Return the constant."""
+        del state
+        return jnp.asarray(self.value, jnp.float32)
+
+    def update(self, state: tuple[()], entropy: jax.Array) -> tuple[()]:
+        """Return the state unchanged."""
+        del entropy
+        return state
+
+
+@flax.struct.dataclass
+class EntropyBandState:
+    """State of `EntropyBand`: scalars, float32."""
+
+    entropy: jax.Array  # moving average of the train entropy, nats
+    integral: jax.Array
+    previous_error: jax.Array
+    output: jax.Array  # alpha in force
+    updates: jax.Array  # how often updated: the first entropy starts the average
+
+
+@dataclasses.dataclass(frozen=True)
+class EntropyBand:
+    """Hold the train entropy in a band by a PID controller on its moving average.
+
+    error = midpoint - entropy ("point"), or the signed distance to [low, high] ("interval"), or the
+    distance to the midpoint made quadratic within the band ("huber");
+    raw = k_p error + k_i integral + k_d (error - previous);
+    alpha = clip(decay alpha + (1 - decay) clip(raw)).
+
+    Attributes:
+        low, high: band of the entropy in the unit box, nats.
+        minimum, maximum: limits of alpha.
+        error: "point", "interval" or "huber".
+        k_p, k_i, k_d: gains.
+        integral_start: first value of the integral.
+        decay: of both moving averages.
+
+    Raises:
+        ValueError: if low > high, minimum > maximum, or the error is not one of the three.
+    Source: flow paper's code (train_mario.py): integral 10, gains 0.01, decay 0.9. Entropy is that
+        of the train batch, in the unit box. The integral is held where alpha sits at a limit, as
+        it would otherwise take an epoch to come back.
+    """
+
+    low: float
+    high: float
+    minimum: float = 0.001
+    maximum: float = 0.5
+    error: str = "point"
+    k_p: float = 0.01
+    k_i: float = 0.01
+    k_d: float = 0.01
+    integral_start: float = 10.0
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        """Refuse a band upside down."""
+        if not self.low <= self.high:
+            raise ValueError(f"band is [{self.low}, {self.high}]; low must not exceed high.")
+        if not 0 < self.minimum <= self.maximum:
+            raise ValueError(
+                f"alpha limits are [{self.minimum}, {self.maximum}]; want 0 < minimum <= maximum."
+            )
+        if self.error not in ("point", "interval", "huber"):
+            raise ValueError(f'error is "{self.error}"; allowed: point, interval, huber.')
+
+    def init(self) -> EntropyBandState:
+        """Return the first state; alpha starts at what the integral alone asks for."""
+        zero = jnp.zeros((), jnp.float32)
+        start = jnp.clip(self.k_i * self.integral_start, self.minimum, self.maximum)
+        return EntropyBandState(
+            entropy=zero,
+            integral=jnp.asarray(self.integral_start, jnp.float32),
+            previous_error=zero,
+            output=jnp.asarray(start, jnp.float32),
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    def alpha(self, state: EntropyBandState) -> jax.Array:
+        """Return alpha in force."""
+        return state.output
+
+    def update(self, state: EntropyBandState, entropy: jax.Array) -> EntropyBandState:
+        """Return the state after seeing the entropy of one train batch."""
+        first = state.updates == 0
+        average = jnp.where(
+            first, entropy, self.decay * state.entropy + (1 - self.decay) * entropy
+        )
+        error = self._error(average)
+        change = jnp.where(first, 0.0, error - state.previous_error)
+        integral = state.integral + error
+        raw = self.k_p * error + self.k_i * integral + self.k_d * change
+        held = (raw < self.minimum) & (error < 0) | (raw > self.maximum) & (error > 0)
+        output = self.decay * state.output + (1 - self.decay) * jnp.clip(
+            raw, self.minimum, self.maximum
+        )
+        return EntropyBandState(
+            entropy=average,
+            integral=jnp.where(held, state.integral, integral),
+            previous_error=error,
+            output=jnp.clip(output, self.minimum, self.maximum),
+            updates=state.updates + 1,
+        )
+
+    def _error(self, entropy: jax.Array) -> jax.Array:
+        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        distance = middle - entropy
+        if self.error == "point":
+            return distance
+        if self.error == "interval":
+            return jnp.sign(distance) * jnp.maximum(jnp.abs(distance) - half, 0.0)
+        inner = 0.5 * distance * jnp.abs(distance) / max(half, 1e-6)
+        outer = jnp.sign(distance) * (jnp.abs(distance) - 0.5 * half)
+        return jnp.where(jnp.abs(distance) <= half, inner, outer)

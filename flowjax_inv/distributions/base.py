@@ -1,0 +1,61 @@
+"""The contract every conditional distribution keeps, and the smooth bound its parameters use."""
+
+import distrax
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+__all__ = ["ConditionalDistribution", "bounded", "unbounded"]
+
+
+class ConditionalDistribution(nn.Module):
+    """Images -> density g(T; I) over the unit box [-1, 1]^dim.
+
+    A subclass defines `__call__(images, train=False)`, which returns a `distrax.Distribution` of
+    batch shape (N,) and event shape (dim,) with `sample_and_log_prob(seed=, sample_shape=)` and
+    `log_prob` (-inf outside its support, which lies inside the box). The returned object may be
+    used after the Linen call has ended: it holds arrays, never bound modules.
+
+    Attributes:
+        dim: number of coordinates of theta.
+
+    Class attributes:
+        reparameterized: True if samples carry gradients to the parameters. Otherwise the objective
+            adds a score-function term.
+        has_density: False for point masses, which have no entropy to reward.
+    """
+
+    dim: int
+    reparameterized = True
+    has_density = True
+
+    def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:
+        """Return the density of every image in (N, H, W, C)."""
+        raise NotImplementedError
+
+    def regularizer(self, distribution: distrax.Distribution, log_prob: jax.Array) -> jax.Array:
+        """Return the scalar that alpha multiplies: by default mean log g, the negative entropy.
+
+        Args:
+            distribution: what `__call__` returned.
+            log_prob: (n, N) log g of the samples drawn from it, in the unit box (nats).
+
+        Source: flow paper eq. 18.
+        """
+        del distribution
+        return jnp.mean(log_prob)
+
+
+def bounded(x: jax.Array, low: float, high: float) -> jax.Array:
+    """Bound x smoothly: mid + half tanh((x - mid) / half), slope 1 in the middle of (low, high).
+
+    The authors clamp; a clamp has no gradient outside, so a parameter that left would never return.
+    """
+    mid, half = (low + high) / 2, (high - low) / 2
+    return mid + half * jnp.tanh((x - mid) / half)
+
+
+def unbounded(y: jax.Array, low: float, high: float) -> jax.Array:
+    """Invert `bounded`, to start a bounded parameter at a stated value inside (low, high)."""
+    mid, half = (low + high) / 2, (high - low) / 2
+    return mid + half * jnp.arctanh((y - mid) / half)

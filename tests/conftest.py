@@ -1,0 +1,31 @@
+"""What every test runs under. The environment is set here because JAX reads it on import."""
+
+import os
+from pathlib import Path
+
+CACHE = Path(__file__).resolve().parents[1] / ".cache"
+
+# Four simulated devices, and code that compiles fast rather than runs fast. Flags of the same name
+# that are already set stay.
+XLA_FLAGS = {
+    "--xla_force_host_platform_device_count": "4",
+    "--xla_backend_optimization_level": "0",
+    "--xla_llvm_disable_expensive_passes": "true",
+}
+
+
+def _set_environment() -> None:
+    given = os.environ.get("XLA_FLAGS", "").split()
+    names = {flag.partition("=")[0] for flag in given}
+    ours = [f"{name}={value}" for name, value in XLA_FLAGS.items() if name not in names]
+    os.environ["XLA_FLAGS"] = " ".join(given + ours)
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    # Compiled programs are kept between runs, small ones too; `make clean` removes them.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "jax"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    # No window, and no font list in the user's home.
+    os.environ["MPLBACKEND"] = "Agg"
+    os.environ.setdefault("MPLCONFIGDIR", str(CACHE / "matplotlib"))
+
+
+_set_environment()

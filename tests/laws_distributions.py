@@ -1,0 +1,220 @@
+"""Laws that every conditional density keeps; `test_distributions.py` lists who must keep them.
+
+Each law takes a `Case`: a module with parameters moved away from where they start, so that nothing
+passes by being the identity. Keys and levels are fixed: a law never flakes.
+"""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import distrax
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from flowjax_inv.distributions.base import ConditionalDistribution
+
+IMAGES = jax.random.uniform(jax.random.key(5), (3, 4, 3, 1))
+# Midpoint grids of the box by dimension, as fine as a test may pay for.
+POINTS = {1: 20_000, 2: 600, 3: 120}
+
+
+class Pixels(nn.Module):
+    """An embedding without parameters: the first pixels, centred."""
+
+    features: int = 4
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
+        del train
+        return images.reshape(images.shape[0], -1)[:, : self.features] - 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A density to be tested: its name, module and parameters."""
+
+    name: str
+    module: ConditionalDistribution
+    variables: Any
+
+    def density(self, images: jax.Array = IMAGES, variables: Any = None) -> distrax.Distribution:
+        chosen = self.variables if variables is None else variables
+        density: Any = self.module.apply(chosen, images)
+        return density
+
+
+def case(name: str, module: ConditionalDistribution, spread: float = 0.25) -> Case:
+    """Initialise a module and move every parameter by normal noise of standard deviation spread."""
+    variables = module.init(jax.random.key(0), IMAGES)
+    leaves, tree = jax.tree.flatten(variables)
+    keys = jax.random.split(jax.random.key(1), max(len(leaves), 1))
+    moved = [x + spread * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=False)]
+    return Case(name, module, jax.tree.unflatten(tree, moved))
+
+
+def _grid(dim: int) -> tuple[np.ndarray, float]:
+    count = POINTS[dim]
+    axis = (np.arange(count) + 0.5) / count * 2 - 1
+    points = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), -1).reshape(-1, dim)
+    return points.astype(np.float32), (2 / count) ** dim
+
+
+def _log_prob_on_grid(case: Case, variables: Any = None) -> tuple[np.ndarray, np.ndarray, float]:
+    points, cell = _grid(case.module.dim)
+
+    @jax.jit
+    def log_prob(variables: Any, block: jax.Array) -> jax.Array:
+        return case.density(IMAGES, variables).log_prob(block[:, None, :])
+
+    chosen = case.variables if variables is None else variables
+    blocks = np.array_split(points, max(len(points) // 60_000, 1))
+    longest = max(len(block) for block in blocks)
+    values = [np.asarray(log_prob(chosen, np.resize(b, (longest, b.shape[1]))))[: len(b)]
+              for b in blocks]  # fmt: skip
+    return points, np.concatenate(values), cell
+
+
+def integrates_to_one(case: Case) -> None:
+    _, log_prob, cell = _log_prob_on_grid(case)
+    total = np.exp(log_prob.astype(np.float64)).sum(0) * cell
+    np.testing.assert_allclose(total, 1.0, atol=0.01)
+
+
+def samples_follow_the_density(case: Case) -> None:
+    """Binned chi-square at level 1e-4 per image: bins with an expectation below 20 are joined."""
+    from scipy import stats
+
+    dim, count = case.module.dim, 20_000
+    sides = {1: 40, 2: 10, 3: 5}[dim]
+    theta = np.asarray(
+        jax.jit(lambda key: case.density().sample(seed=key, sample_shape=(count,)))(
+            jax.random.key(7)
+        )
+    )
+    points, log_prob, cell = _log_prob_on_grid(case)
+    edges = [np.linspace(-1, 1, sides + 1)] * dim
+    for image in range(theta.shape[1]):
+        weights = np.exp(log_prob[:, image].astype(np.float64)) * cell
+        expected = np.histogramdd(points, edges, weights=weights)[0].ravel() * count
+        observed = np.histogramdd(theta[:, image], edges)[0].ravel()
+        assert observed.sum() == count, "samples left the box"
+        order = np.argsort(expected)
+        groups = np.minimum(np.cumsum(expected[order]) // 20, 10**9).astype(int)
+        e = np.array([expected[order][groups == g].sum() for g in np.unique(groups)])
+        o = np.array([observed[order][groups == g].sum() for g in np.unique(groups)])
+        e = e * o.sum() / e.sum()
+        assert stats.chisquare(o, e).pvalue > 1e-4, f"image {image}: {o} against {e.round(1)}"
+
+
+def log_prob_agrees_with_samples(case: Case) -> None:
+    density = case.density()
+    theta, returned = density.sample_and_log_prob(seed=jax.random.key(3), sample_shape=(500,))
+    assert theta.shape == (500, 3, case.module.dim)
+    inner = np.asarray(jnp.all(jnp.abs(theta) < 0.99, axis=-1))
+    again = np.asarray(density.log_prob(theta))
+    np.testing.assert_allclose(again[inner], np.asarray(returned)[inner], atol=5e-3)
+
+
+def nothing_outside_the_box(case: Case) -> None:
+    density = case.density()
+    inside = jnp.zeros((3, case.module.dim))
+    for axis, value in itertools.product(range(case.module.dim), (1.0001, -1.0001, 30.0)):
+        log_prob = density.log_prob(inside.at[:, axis].set(value))
+        np.testing.assert_array_equal(np.asarray(log_prob), -np.inf)
+
+
+def finite_at_the_edge_and_for_extreme_embeddings(case: Case) -> None:
+    """No NaN anywhere; samples, their density and its gradients finite for embeddings of 1e4."""
+
+    def of_edge(variables: Any) -> jax.Array:
+        corner = jnp.ones((3, case.module.dim))
+        values = jnp.stack([case.density(IMAGES, variables).log_prob(s * corner) for s in (1, -1)])
+        return jnp.sum(jnp.where(jnp.isfinite(values), values, 0.0)), values  # type: ignore
+
+    (_, values), gradient = jax.jit(jax.value_and_grad(of_edge, has_aux=True))(case.variables)
+    assert not np.isnan(np.asarray(values)).any()
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
+
+    def of_extreme(variables: Any) -> tuple[jax.Array, jax.Array]:
+        density = case.density(IMAGES * 1e4, variables)
+        theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(2), sample_shape=(50,))
+        return jnp.mean(log_prob) + jnp.mean(theta), theta
+
+    (value, theta), gradient = jax.jit(jax.value_and_grad(of_extreme, has_aux=True))(case.variables)
+    assert np.isfinite(value)
+    assert np.abs(theta).max() <= 1
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
+
+
+def gradient_is_that_of_the_expectation(case: Case) -> None:
+    """d E[h] / d parameters along one direction: samples against differences of quadrature."""
+    leaves, tree = jax.tree.flatten(case.variables)
+    keys = jax.random.split(jax.random.key(11), len(leaves))
+    direction = jax.tree.unflatten(
+        tree, [jax.random.normal(k, x.shape) * 0.3 for x, k in zip(leaves, keys, strict=True)]
+    )
+
+    def h(theta: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.sin(2.0 * theta + 0.3) + theta**2, axis=-1)
+
+    def moved(t: float) -> Any:
+        return jax.tree.map(lambda x, d: x + t * d, case.variables, direction)
+
+    def quadrature(t: float) -> float:
+        points, log_prob, cell = _log_prob_on_grid(case, moved(t))
+        weights = np.exp(log_prob.astype(np.float64)).mean(1)
+        weights /= weights.sum()  # the grid's own error cancels in the difference
+        return float(np.sum(np.asarray(h(jnp.asarray(points)), np.float64) * weights))
+
+    step = 0.02
+    expected = (quadrature(step) - quadrature(-step)) / (2 * step)
+
+    @jax.jit
+    def by_samples(key: jax.Array) -> jax.Array:
+        def value(t: jax.Array) -> jax.Array:
+            density = case.density(IMAGES, jax.tree.map(lambda x, d: x + t * d, case.variables,
+                                                        direction))  # fmt: skip
+            return h(density.sample(seed=key, sample_shape=(4_000,))).mean(1)
+
+        return jax.jvp(value, (0.0,), (1.0,))[1]
+
+    draws = np.concatenate([by_samples(jax.random.key(s)) for s in range(10)])
+    error = draws.std() / np.sqrt(len(draws))
+    assert abs(draws.mean() - expected) < 4 * error + 0.01 * abs(expected) + 1e-3, (
+        f"samples {draws.mean():.4f} +- {error:.4f}, quadrature {expected:.4f}"
+    )
+
+
+def rows_are_independent(case: Case) -> None:
+    """A row depends on its own image and place alone; equal images still draw differently."""
+    key = jax.random.key(4)
+    same = jnp.repeat(IMAGES[:1], 3, axis=0)
+    full = case.density(IMAGES).sample(seed=key, sample_shape=())
+    changed = case.density(IMAGES.at[1:].set(0.1)).sample(seed=key, sample_shape=())
+    longer = case.density(jnp.concatenate([IMAGES, IMAGES])).sample(seed=key, sample_shape=())
+    np.testing.assert_allclose(changed[0], full[0], atol=1e-6)
+    np.testing.assert_allclose(longer[:3], full, atol=1e-6)
+    twins = np.asarray(case.density(same).sample(seed=key, sample_shape=()))
+    assert np.abs(np.diff(twins, axis=0)).max(axis=-1).min() > 1e-4
+
+
+def entropy_is_at_most_the_log_volume(case: Case) -> None:
+    from flowjax_inv.metrics import entropy
+
+    values = entropy(case.density(), key=jax.random.key(6), num_samples=4_000)
+    assert values.shape == (3,)
+    assert np.max(values) <= case.module.dim * np.log(2.0) + 0.02
+
+
+LAWS = (
+    integrates_to_one,
+    samples_follow_the_density,
+    log_prob_agrees_with_samples,
+    nothing_outside_the_box,
+    finite_at_the_edge_and_for_extreme_embeddings,
+    rows_are_independent,
+    entropy_is_at_most_the_log_volume,
+)

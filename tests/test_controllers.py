@@ -1,0 +1,68 @@
+"""Controllers of alpha."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flowjax_inv.controllers import Constant, EntropyBand
+
+
+def _run(controller: EntropyBand, respond, steps: int):
+    """Close the loop: the entropy follows alpha as `respond` says."""
+
+    def one(carry, _):
+        state, entropy = carry
+        entropy = entropy + 0.2 * (respond(controller.alpha(state)) - entropy)
+        return (controller.update(state, entropy), entropy), (controller.alpha(state), entropy)
+
+    start = (controller.init(), jnp.float32(0.0))
+    return jax.jit(lambda: jax.lax.scan(one, start, None, length=steps)[1])()
+
+
+def test_band_brings_the_entropy_to_its_midpoint() -> None:
+    controller = EntropyBand(low=0.5, high=1.5, maximum=1.0)
+    alpha, entropy = _run(controller, lambda a: 4.0 * a - 0.5, 400)
+    assert abs(float(entropy[-50:].mean()) - 1.0) < 0.02
+    assert abs(float(alpha[-1]) - 0.375) < 0.02
+
+
+def test_alpha_stays_within_its_limits_and_the_integral_does_not_wind_up() -> None:
+    controller = EntropyBand(low=0.0, high=4.0, minimum=0.01, maximum=0.5)
+    alpha, _ = _run(controller, lambda a: jnp.float32(-9.0), 300)
+    assert alpha.max() <= 0.5 + 1e-6
+    np.testing.assert_allclose(alpha[-1], 0.5, rtol=1e-4)
+    state = controller.init()
+    for entropy in [-9.0] * 300 + [9.0] * 40:
+        state = controller.update(state, jnp.float32(entropy))
+    # 300 steps at the limit would have to be paid back, had the integral gone on.
+    assert float(controller.alpha(state)) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [("point", [2, 0.25, -1]), ("interval", [1, 0, 0]),
+                            ("huber", [1.5, 0.03125, -0.5])]
+)  # fmt: skip
+def test_errors_have_the_sign_that_raises_alpha_when_entropy_is_low(error, expected) -> None:
+    controller = EntropyBand(low=1.0, high=3.0, error=error)
+    got = [float(controller._error(jnp.float32(entropy))) for entropy in (0.0, 1.75, 3.0)]
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_constant() -> None:
+    controller = Constant(0.3)
+    state = controller.update(controller.init(), jnp.float32(2.0))
+    assert float(controller.alpha(state)) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"low": 2, "high": 1}, r"band is \[2, 1\]; low must not exceed high"),
+        ({"low": 0, "high": 1, "minimum": 0.0}, r"alpha limits are \[0.0, 0.5\]"),
+        ({"low": 0, "high": 1, "error": "pid"}, 'error is "pid"; allowed: point'),
+    ],
+)
+def test_refusals(fields, text) -> None:
+    with pytest.raises(ValueError, match=text):
+        EntropyBand(**fields)

@@ -1,0 +1,129 @@
+"""The sprites, and the order of batches."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flowjax_inv.data import batches, sprites
+
+OURS = sprites.load_sprites()
+
+
+def _set(**fields):
+    return sprites.mario_iggy(sprites=OURS, train_size=48, test_size=24, **fields)
+
+
+def test_our_figures_are_two_and_asymmetric() -> None:
+    assert OURS.shape == (2, 32, 32, 3)
+    assert OURS.min() >= 0
+    assert OURS.max() <= 1
+    for figure in OURS:
+        turns = [np.rot90(figure, k) for k in range(4)] + [figure[:, ::-1], figure[::-1]]
+        for other in turns[1:]:
+            assert np.abs(other - figure).mean() > 0.05
+
+
+@pytest.mark.parametrize(("modes", "half"), [(1, 90.0), (1, 45.0), (3, 30.0)])
+def test_poses_lie_in_the_arcs_of_their_class(modes: int, half: float) -> None:
+    data = _set(modes=modes, half_range_degrees=half)
+    centres = data.centres_degrees
+    assert centres is not None
+    assert data.train.pose_degrees is not None
+    offset = (data.train.pose_degrees[:, None] - centres[data.train.labels] + 180) % 360 - 180
+    assert np.abs(offset).min(1).max() <= half + 1e-3
+    assert np.bincount(data.train.labels).tolist() == [12] * 4
+    if modes == 3:
+        assert sorted(centres[0]) == [-120, 0, 120]
+        assert sorted(centres[1]) == [-180, -60, 60]
+        nearest = np.abs(offset).argmin(1)
+        assert np.bincount(nearest).tolist() == [16] * 3
+
+
+def test_quarter_turns_are_counter_clockwise_and_exact() -> None:
+    pose = np.array([0.0, 90.0, 180.0, -90.0], np.float32)
+    images = sprites.turned(np.repeat(OURS[:1], 4, axis=0), pose, False)
+    upright = np.round(OURS[0] * 255).astype(np.uint8)
+    for image, turns in zip(images, (0, 1, 2, 3), strict=True):
+        off = np.abs(image.astype(int) - np.rot90(upright, turns).astype(int))
+        assert off.max() <= 1
+
+
+def test_the_set_is_a_function_of_its_seed() -> None:
+    one, same, other = _set(seed=1), _set(seed=1), _set(seed=2)
+    np.testing.assert_array_equal(one.train.images, same.train.images)
+    assert np.abs(one.train.images.astype(int) - other.train.images).max() > 0
+    assert not set(one.train.pose_degrees) & set(one.test.pose_degrees)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"train_size": 50}, "train_size is 50; want a positive multiple of 4"),
+        ({"test_size": 0}, "test_size is 0; want a positive multiple of 4"),
+        ({"half_range_degrees": 91.0}, r"half_range_degrees is 91.0 with modes=1; want \(0, 90\]"),
+        ({"modes": 3}, r"half_range_degrees is 90.0 with modes=3; want \(0, 30\]"),
+    ],
+)
+def test_set_refusals(fields, text) -> None:
+    with pytest.raises(ValueError, match=text):
+        sprites.mario_iggy(**{"sprites": OURS, "train_size": 48, "test_size": 24} | fields)
+
+
+def _file(path: Path, **arrays) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+def test_sprites_from_a_file(tmp_path: Path) -> None:
+    figure = np.random.default_rng(0).random((1, 3, 32, 32))
+    path = _file(tmp_path / "own.npz", mario=figure, iggy=figure[:, ::-1])
+    loaded = sprites.load_sprites(path)
+    np.testing.assert_allclose(loaded[0], figure[0].transpose(1, 2, 0), atol=1e-6)
+
+
+def test_sprite_file_refusals(tmp_path: Path) -> None:
+    good = np.zeros((1, 3, 32, 32))
+    cases = [
+        (_file(tmp_path / "a.npz", mario=good), r"has keys \['mario'\], not iggy"),
+        (_file(tmp_path / "b.npz", mario=good, iggy=good[0]), r"iggy is float64 \(3, 32, 32\)"),
+        (_file(tmp_path / "c.npz", mario=good, iggy=good + 2), r"iggy spans \[2.0, 2.0\]"),
+        (_file(tmp_path / "d.npz", mario=good, iggy=good * np.nan), r"iggy spans \[nan, nan\]"),
+        (_file(tmp_path / "e.npz", mario=good, iggy=good.astype(int)), r"iggy is int64"),
+        (tmp_path / "absent.npz", "cannot be read"),
+    ]
+    (tmp_path / "text.npz").write_text("no archive")
+    cases.append((tmp_path / "text.npz", "cannot be read"))
+    whole = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    cases.append((tmp_path / "cut.npz", "is damaged|cannot be read"))
+    for path, text in cases:
+        with pytest.raises(ValueError, match=text) as caught:
+            sprites.load_sprites(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_every_epoch_is_a_new_permutation_and_a_pure_function() -> None:
+    def epoch(number: int) -> np.ndarray:
+        return np.concatenate([
+            batches.batch_indices(3 * number + i, size=10, batch_size=3, seed=4, shuffle=True)
+            for i in range(3)
+        ])  # fmt: skip
+
+    assert len(set(epoch(0))) == 9
+    assert set(epoch(0)) <= set(range(10))
+    np.testing.assert_array_equal(epoch(5), epoch(5))
+    assert (epoch(0) != epoch(1)).any()
+    plain = batches.batch_indices(4, size=10, batch_size=3, seed=4, shuffle=False)
+    np.testing.assert_array_equal(plain, [3, 4, 5])
+
+
+def test_padded_batches_cover_everything_once() -> None:
+    pairs = batches.padded_batches(10, 4)
+    assert [len(index) for index, _ in pairs] == [4, 4, 4]
+    np.testing.assert_array_equal(np.concatenate([i[m] for i, m in pairs]), np.arange(10))
+
+
+def test_batch_larger_than_the_set() -> None:
+    with pytest.raises(ValueError, match="batch_size is 11; want 1 .. 10"):
+        batches.steps_per_epoch(10, 11)

@@ -1,0 +1,135 @@
+"""Which distributions keep which laws. A new method adds one line to CASES."""
+
+import jax
+import jax.numpy as jnp
+import laws_distributions as laws
+import numpy as np
+import pytest
+from laws_distributions import Case, Pixels, case
+
+from flowjax_inv.distributions.base import ConditionalDistribution, bounded, unbounded
+from flowjax_inv.distributions.bases import GaussianMixture
+from flowjax_inv.distributions.box import Identity
+from flowjax_inv.distributions.flow import Flow
+
+
+def flow(dim: int, **fields: object) -> ConditionalDistribution:
+    few = {"layers": 3, "width": 8, "start_scale": 0.5, "components": 3}
+    return Flow(dim=dim, embed=Pixels(), **few | fields)  # type: ignore[arg-type]
+
+
+CASES = {
+    "coupling_1": lambda: flow(1),
+    "coupling_2": lambda: flow(2),
+    "coupling_3": lambda: flow(3),
+    "coupling_box_2": lambda: flow(2, base="box"),
+    "coupling_12_layers_2": lambda: flow(2, layers=12),
+    "coupling_no_inner_squash_2": lambda: flow(2, inner_squash=0.0),
+    "coupling_wide_squash_2": lambda: flow(2, tanh_width=1.5),
+    "coupling_shift_1": lambda: flow(1, circular_shift=True, periodic=(True,)),
+    "spline_1": lambda: flow(1, bijection="spline", base="unit_box"),
+    "spline_circle_1": lambda: flow(
+        1, bijection="spline", base="unit_box", periodic=(True,), circular_shift=True
+    ),
+    "spline_mixture_2": lambda: flow(2, bijection="spline", bins=5),
+    "spline_box_3": lambda: flow(
+        3, bijection="spline", base="box", bins=5, periodic=(False, False, True),
+        circular_shift=True, layers=2,
+    ),  # fmt: skip
+}
+# The gradient law needs samples whose gradient is exact: a mixture of several components has only
+# the straight-through one (see below), and 3-d quadrature is too coarse for differences.
+GRADIENT_CASES = {
+    "coupling_one_component_1": lambda: flow(1, components=1),
+    "coupling_one_component_2": lambda: flow(2, components=1),
+    "coupling_box_2": lambda: flow(2, base="box"),
+    "spline_1": CASES["spline_1"],
+    "spline_box_2": lambda: flow(2, bijection="spline", base="unit_box", bins=5),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def each(request: pytest.FixtureRequest) -> Case:
+    # Twelve layers multiply their noise: less of it keeps the density as broad as the others'.
+    spread = 0.1 if "12_layers" in request.param else 0.25
+    return case(request.param, CASES[request.param](), spread)
+
+
+@pytest.mark.parametrize("law", laws.LAWS, ids=lambda law: law.__name__)
+def test_law(each: Case, law) -> None:
+    law(each)
+
+
+@pytest.mark.parametrize("name", GRADIENT_CASES)
+def test_gradient(name: str) -> None:
+    laws.gradient_is_that_of_the_expectation(case(name, GRADIENT_CASES[name]()))
+
+
+def test_straight_through_gives_the_weights_a_gradient_downhill() -> None:
+    """E[z] of a two-component mixture: more weight right moves the mean right, and by about so."""
+
+    def mean(logit: jax.Array, key: jax.Array, hard: bool) -> jax.Array:
+        logits = jnp.stack([jnp.zeros(()), logit])[None]
+        loc = jnp.array([[[-0.5], [0.5]]])
+        mixture = GaussianMixture(logits, loc, jnp.full_like(loc, -2), temperature=0.5, hard=hard)
+        return jnp.mean(mixture.sample(seed=key, sample_shape=(20_000,)))
+
+    gradient = jax.grad(mean)(jnp.zeros(()), jax.random.key(0), True)
+    # d/dlogit of (p - 1/2) at p = 1/2 is 1/4; straight-through is biased towards less.
+    assert 0.15 < gradient < 0.35
+
+
+def test_hard_mixture_follows_its_density_and_relaxed_does_not() -> None:
+    """Relaxed draws lie between components, where the mixture's density has nothing."""
+
+    def between(hard: bool) -> float:
+        loc = jnp.array([[[-0.8], [0.8]]])
+        mixture = GaussianMixture(
+            jnp.zeros((1, 2)), loc, jnp.full_like(loc, -3), temperature=1.0, hard=hard
+        )
+        z = mixture.sample(seed=jax.random.key(1), sample_shape=(4_000,))
+        return float(jnp.mean(jnp.abs(z) < 0.5))
+
+    assert between(True) == 0.0
+    assert between(False) > 0.2
+
+
+def test_identity_is_a_point_at_zero() -> None:
+    module = Identity(dim=3)
+    variables = module.init(jax.random.key(0), laws.IMAGES)
+    density = module.apply(variables, laws.IMAGES)
+    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(0), sample_shape=(5,))
+    assert not variables
+    np.testing.assert_array_equal(theta, np.zeros((5, 3, 3)))
+    np.testing.assert_array_equal(log_prob, np.zeros((5, 3)))
+    assert density.log_prob(jnp.full((3, 3), 0.1)).max() == -np.inf
+    assert module.regularizer(density, log_prob) == 0
+    assert not module.has_density
+
+
+def test_circular_density_has_no_step_at_the_seam() -> None:
+    density = case("circle", CASES["spline_circle_1"]()).density()
+    left, right = (density.log_prob(jnp.full((3, 1), s * 0.99999)) for s in (-1, 1))
+    np.testing.assert_allclose(left, right, atol=1e-3)
+
+
+@pytest.mark.parametrize("base", ["mixture", "box"])
+def test_the_start_is_where_the_fields_say(base: str) -> None:
+    """Before training: samples of standard deviation near start_scale around centres."""
+    module = flow(2, base=base, start_scale=0.05, loc_std=0.0, layers=2)
+    variables = module.init(jax.random.key(0), laws.IMAGES)
+    z = module.apply(variables, laws.IMAGES).base.sample(
+        seed=jax.random.key(0), sample_shape=(4_000,)
+    )
+    expected = 0.05 if base == "mixture" else 2 * 0.05 / np.sqrt(12)
+    np.testing.assert_allclose(np.std(z, axis=0), expected, rtol=0.1)
+
+
+def test_bounded_is_inside_and_inverted() -> None:
+    x = jnp.linspace(-50, 50, 101)
+    y = bounded(x, -6.0, 0.7)
+    assert y.min() >= -6
+    assert y.max() <= 0.7
+    inner = jnp.linspace(-5.5, 0.5, 20)
+    np.testing.assert_allclose(bounded(unbounded(inner, -6.0, 0.7), -6.0, 0.7), inner, atol=1e-5)
+    assert (jax.vmap(jax.grad(lambda v: bounded(v, -6.0, 0.7)))(jnp.array([-8.0, 2.0])) > 0).all()

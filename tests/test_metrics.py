@@ -1,0 +1,58 @@
+"""Metrics on samples whose truth is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flowjax_inv import metrics
+
+
+def _uniform(centre: float, half: float, key: int = 0, count: int = 4_000) -> jax.Array:
+    angles = jax.random.uniform(jax.random.key(key), (count,), minval=-half, maxval=half)
+    return metrics.wrap_degrees(angles + centre)
+
+
+@pytest.mark.parametrize("centre", [0.0, 170.0, -90.0])
+@pytest.mark.parametrize("half", [5.0, 90.0, 150.0])
+def test_half_range_of_a_uniform_arc_anywhere(centre: float, half: float) -> None:
+    corrected, raw = metrics.half_range_degrees(_uniform(centre, half))
+    assert float(corrected) == pytest.approx(half, rel=0.02)
+    assert float(raw) == pytest.approx(0.98 * half, rel=0.02)
+
+
+def test_outside_share_counts_what_is_five_degrees_off() -> None:
+    pose = jnp.array([0.0, 89.0, 94.0, -94.9, 96.0, 180.0])
+    assert float(metrics.outside_share(pose, jnp.zeros(1), 90.0)) == pytest.approx(2 / 6)
+    three = jnp.array([0.0, 120.0, -120.0])
+    assert float(metrics.outside_share(jnp.array([150.0, 180.0]), three, 30.0)) == 0.5
+
+
+def test_kolmogorov_distance_of_the_truth_and_of_known_errors() -> None:
+    centres = jnp.array([180.0])
+    assert float(metrics.kolmogorov_distance(_uniform(180, 90), centres, 90.0)) < 0.03
+    # Uniform on a half-range of 81 instead of 90: distance (90 - 81) / 180 at either edge.
+    got = float(metrics.kolmogorov_distance(_uniform(180, 81), centres, 90.0))
+    assert got == pytest.approx(0.05, abs=0.02)
+    # Everything in one point at the centre: 1/2.
+    point = jnp.full((100,), 180.0)
+    assert float(metrics.kolmogorov_distance(point, centres, 90.0)) == pytest.approx(0.5)
+
+
+def test_kolmogorov_distance_of_three_arcs() -> None:
+    centres = jnp.array([0.0, 120.0, -120.0])
+    parts = [_uniform(float(c), 30.0, key=i) for i, c in enumerate(centres)]
+    assert float(metrics.kolmogorov_distance(jnp.concatenate(parts), centres, 30.0)) < 0.02
+    # One arc of three lacks a third of the mass.
+    two = jnp.concatenate(parts[:2])
+    assert float(metrics.kolmogorov_distance(two, centres, 30.0)) == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_circular_mean_across_the_seam() -> None:
+    assert float(metrics.circular_mean_degrees(jnp.array([170.0, -170.0]))) == pytest.approx(180.0)
+
+
+def test_wrap_is_half_open() -> None:
+    np.testing.assert_allclose(
+        metrics.wrap_degrees(jnp.array([180.0, -180.0, 540.0, 10.0])), [-180, -180, -180, 10]
+    )

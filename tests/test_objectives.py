@@ -1,0 +1,54 @@
+"""Terms of the loss."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flowjax_inv.objectives import score_function_term, view_cross_entropy
+
+LOGITS = jax.random.normal(jax.random.key(0), (4, 5, 3)) * 2
+LABELS = jnp.array([0, 1, 2, 1, 0])
+
+
+def test_the_three_averages_by_hand() -> None:
+    log_p = np.asarray(jax.nn.log_softmax(LOGITS))
+    picked = log_p[:, np.arange(5), LABELS]
+    np.testing.assert_allclose(
+        view_cross_entropy(LOGITS, LABELS, "losses"), -picked.mean(0), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        view_cross_entropy(LOGITS, LABELS, "probs"), -np.log(np.exp(picked).mean(0)), rtol=1e-5
+    )
+    mean = np.asarray(jax.nn.log_softmax(LOGITS.mean(0)))
+    np.testing.assert_allclose(
+        view_cross_entropy(LOGITS, LABELS, "logits"), -mean[np.arange(5), LABELS], rtol=1e-5
+    )
+
+
+def test_jensen_and_equality_for_one_view() -> None:
+    by = {a: view_cross_entropy(LOGITS, LABELS, a) for a in ("losses", "logits", "probs")}
+    assert (by["losses"] >= by["probs"] - 1e-6).all()
+    one = [view_cross_entropy(LOGITS[:1], LABELS, a) for a in ("losses", "logits", "probs")]
+    np.testing.assert_allclose(one[0], one[1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(one[0], one[2], rtol=1e-5, atol=1e-6)
+
+
+def test_unknown_average() -> None:
+    with pytest.raises(ValueError, match='average is "mean"; allowed: losses, logits, probs'):
+        view_cross_entropy(LOGITS, LABELS, "mean")  # type: ignore[arg-type]
+
+
+def test_score_function_gradient_is_that_of_the_expectation() -> None:
+    """E[h(x)] for x ~ Bernoulli(sigmoid(w)): gradient p (1 - p) (h(1) - h(0)), value zero."""
+
+    def term(w: jax.Array, key: jax.Array) -> jax.Array:
+        p = jax.nn.sigmoid(w)
+        x = jax.lax.stop_gradient(jax.random.bernoulli(key, p, (1, 50_000)).astype(jnp.float32))
+        log_prob = x * jnp.log(p) + (1 - x) * jnp.log1p(-p)
+        return score_function_term(3.0 * x + 1.0, log_prob)
+
+    value, gradient = jax.value_and_grad(term)(jnp.float32(0.4), jax.random.key(0))
+    p = 1 / (1 + np.exp(-0.4))
+    assert abs(float(value)) < 1e-6
+    assert float(gradient) == pytest.approx(3 * p * (1 - p), rel=0.02)

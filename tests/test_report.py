@@ -1,0 +1,381 @@
+"""The report: figures of a known truth, and a page that needs nothing but itself."""
+
+import base64
+import json
+import math
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.projections.polar import PolarAxes
+
+from flowjax_inv.report import figures, page
+from flowjax_inv.report.evaluation import wrap
+
+HALF_RANGE = 90.0
+
+
+def make_evaluation(*, samples: int = 240, translation: bool = False) -> dict[str, np.ndarray]:
+    """Two classes, five poses each; the resulting poses fill the true arc evenly: no randomness."""
+    centres = np.array([[0.0], [180.0]])
+    offsets = np.array([-80.0, -40.0, 0.0, 40.0, 80.0])
+    poses = np.stack([wrap(centre[0] + offsets) for centre in centres])
+    ends = HALF_RANGE * (2 * (np.arange(samples) + 0.5) / samples - 1)
+    rotations = wrap(centres[:, :, None] + ends - poses[:, :, None])
+    images = np.arange(2 * 5 * 6 * 8 * 3, dtype=np.uint32).reshape(2, 5, 6, 8, 3).astype(np.uint8)
+    evaluation = {
+        "class_names": np.array(["sprite, up", "sprite, down"]),
+        "pose_degrees": poses,
+        "rotation_degrees": rotations,
+        "centres_degrees": centres,
+        "arc_half_range_degrees": np.array(HALF_RANGE),
+        "images": images,
+        "view_index": np.array([1, 3]),
+        "views": np.full((2, 2, 3, 6, 8, 3), 77, np.uint8),
+        "half_range_degrees": np.array([[80.0, 85.0, 90.0, 85.0, 80.0]] * 2),
+    }
+    if translation:
+        evaluation["translation"] = np.full((2, 5, samples, 2), 0.2)
+    return evaluation
+
+
+def make_metrics(count: int = 80) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
+    for i in range(count):
+        line = {"step": 10 * i, "epoch": i / 10, "loss": 1.0, "cross_entropy": 1.1, "entropy": 0.4}
+        line |= {"alpha": 0.25, "train_accuracy": 0.9, "saturated_share": 0.001, "new_key": "x"}
+        lines.append(line | ({"test_accuracy": 0.95} if i % 20 == 0 else {}))
+    return lines
+
+
+GOOD = {
+    "half_range_degrees": 88.14,
+    "half_range_raw_degrees": 86.4,
+    "true_half_range_degrees": 90.0,
+    "outside_share": 0.0213,
+    "kolmogorov_distance": 0.046,
+    "test_accuracy": 0.9983,
+    "test_accuracy_averaged": 0.985,
+    "entropy": -0.004,
+    "log_volume": math.log(2),
+    "entropy_floor": -1.5,
+    "seconds": 251.0,
+    "seed": 3,
+    "steps": 6000,
+    "method": "flow",
+    "collapsed": False,
+    "saturated": False,
+    "saturated_share": 0.0012,
+}
+
+
+def write_run(
+    folder: Path,
+    *,
+    evaluation: dict[str, np.ndarray] | None = None,
+    results: dict[str, Any] | None = None,
+    config: dict[str, Any] | None = None,
+) -> Path:
+    folder.mkdir(parents=True)
+    config = {"training": {"lr": 1e-3}, "command": "python -m x"} if config is None else config
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "environment.json").write_text(json.dumps({"jax": "0.10.2", "dirty": False}))
+    lines = [json.dumps(line) for line in make_metrics()]
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "results.json").write_text(json.dumps(GOOD if results is None else results))
+    if evaluation is not None:
+        np.savez(folder / "evaluation.npz", **cast(Any, evaluation))
+    return folder
+
+
+def one_class(evaluation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Keep the first class only: a page that is drawn faster."""
+    per_class = set(evaluation) - {"view_index", "arc_half_range_degrees"}
+    return {key: v[:1] if key in per_class else v for key, v in evaluation.items()}
+
+
+class Page(HTMLParser):
+    """Collects what a page refers to, and its visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.references: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        named = ("src", "href", "srcset", "action", "data", "background", "poster")
+        self.references += [value or "" for name, value in attrs if name in named]
+        assert not any(name.startswith("on") for name, _ in attrs), f"script in {tag}"
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "good"
+    write_run(folder, evaluation=make_evaluation(translation=True))
+    path = page.write_report(folder)
+    assert path == folder / "report.html"
+    return path
+
+
+def panels_of(figure: Any) -> list[PolarAxes]:
+    return [axes for axes in figure.axes if isinstance(axes, PolarAxes)]
+
+
+# --- the page
+
+
+def test_page_is_self_contained(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    parsed = Page(text)
+    assert len(parsed.references) == 5
+    for reference in parsed.references:
+        head, _, body = reference.partition(",")
+        assert head == "data:image/png;base64"
+        assert base64.b64decode(body, validate=True).startswith(b"\x89PNG\r\n\x1a\n")
+    assert not {"script", "link", "iframe", "object", "base"} & set(parsed.tags)
+    for word in ("http://", "https://", "file:", "url(", "@import", str(report.parent.parent)):
+        assert word not in text
+
+
+def test_page_embeds_the_figures_it_writes_and_leaves_nothing_else(report: Path) -> None:
+    names = ("density", "half_range", "views", "translation", "curves")
+    embedded = Page(report.read_text(encoding="utf-8")).references
+    for name, reference in zip(names, embedded, strict=True):
+        content = (report.parent / "figures" / f"{name}.png").read_bytes()
+        assert base64.b64encode(content).decode() == reference.partition(",")[2]
+    assert {p.name for p in (report.parent / "figures").iterdir()} == {f"{n}.png" for n in names}
+    assert not [path for path in report.parent.iterdir() if path.name.startswith(".")]
+
+
+def test_page_says_the_headline(report: Path) -> None:
+    words = " ".join(" ".join(Page(report.read_text(encoding="utf-8")).words).split())
+    for part in ("88.1°", "truth 90.0° (off by −1.9°)", "2.1 % at most 3.0 % ✓ met", "99.8 %"):
+        assert part in words
+    assert "98.5 % at least 99.0 % ✗ missed" in words
+    assert "No alarms" in words
+    assert "Alarm." not in words
+    assert "python -m x" in words
+
+
+def test_page_shows_alarms(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "bad", results=GOOD | {"outside_share": 0.2})
+    text = page.write_report(folder).read_text(encoding="utf-8")
+    assert text.count('class="alarm"') == 1
+    assert "Runaway: 20.0 %" in text
+    assert "No alarms" not in text
+
+
+def test_hostile_strings_are_escaped(tmp_path: Path) -> None:
+    hostile = "<script>alert('$x_{')</script>\"><img src=http://evil>"
+    evaluation = one_class(make_evaluation())
+    evaluation["class_names"] = np.array([hostile + "$\\frac{"])
+    config = {hostile: hostile, "command": hostile, "data": {"name": hostile}}
+    folder = write_run(
+        tmp_path / "run", evaluation=evaluation, config=config, results=GOOD | {"method": hostile}
+    )
+    (folder / "environment.json").write_text(json.dumps({hostile: hostile}))
+    parsed = Page(page.write_report(folder, defaults={"a": hostile}).read_text(encoding="utf-8"))
+    assert "script" not in parsed.tags
+    assert all(reference.startswith("data:image/png;base64,") for reference in parsed.references)
+    assert sum(hostile in words for words in parsed.words) >= 6
+
+
+def test_missing_optional_files_are_said_in_a_line(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", results={"method": "identity", "test_accuracy": 0.7})
+    (folder / "environment.json").unlink()
+    (folder / "figures").mkdir()
+    (folder / "figures" / "density.png").write_bytes(b"of an earlier report")
+    text = page.write_report(folder).read_text(encoding="utf-8")
+    assert text.count("this run folder has no evaluation.npz") == 3
+    assert "has no environment.json" in text
+    assert len(Page(text).references) == 1  # the learning curves
+    assert not (folder / "figures" / "density.png").exists()
+    assert "without any invariance" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"views": None}, "Not drawn: evaluation.npz has no views."),
+        ({"rotation_degrees": np.zeros(3)}, "rotation_degrees has shape (3,); it should have 3"),
+    ],
+)
+def test_missing_or_wrong_arrays_are_said_in_a_line(
+    tmp_path: Path, change: dict[str, Any], line: str
+) -> None:
+    evaluation = {k: v for k, v in (one_class(make_evaluation()) | change).items() if v is not None}
+    text = page.write_report(write_run(tmp_path / "run", evaluation=evaluation)).read_text()
+    assert line in text
+    assert len(Page(text).references) == 3
+
+
+def test_unreadable_evaluation_is_said_in_a_line(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "evaluation.npz").write_bytes(b"PK\x03\x04 cut short")
+    assert "evaluation.npz cannot be read" in page.write_report(folder).read_text()
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "results.json"])
+def test_missing_needed_files_are_refused(tmp_path: Path, name: str) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / name).unlink()
+    with pytest.raises(page.IncompleteRunError, match=f"has no {name}; a report needs") as error:
+        page.write_report(folder)
+    assert isinstance(error.value, FileNotFoundError)
+    assert not (folder / "report.html").exists()
+
+
+def test_broken_json_is_refused_with_its_line(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "metrics.jsonl").write_text('{"step": 0}\n{"step"\n{"step": 2}\n')
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2 is not JSON"):
+        page.read_run(folder)
+    (folder / "metrics.jsonl").write_text('{"step": 0}\n{"st')
+    assert page.read_run(folder).metrics == [{"step": 0}]
+    (folder / "results.json").write_text("[1]")
+    with pytest.raises(ValueError, match=r"results\.json holds a list; it should be one JSON obj"):
+        page.read_run(folder)
+
+
+def test_failure_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "report.html").write_text("old")
+
+    def full(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(page.os, "replace", full)
+    with pytest.raises(OSError, match="disk full"):
+        page.write_report(folder)
+    assert (folder / "report.html").read_text() == "old"
+    assert [path.name for path in folder.rglob(".*")] == []
+
+
+def test_differences_from_the_defaults_are_listed(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", config={"a": {"b": 1, "c": 2}})
+    text = page.write_report(folder, defaults={"a": {"b": 1, "c": 5}}).read_text()
+    assert "<tr><td>a.c</td><td>5</td><td>2</td></tr>" in text
+    assert "<td>a.b</td><td>1</td><td>" not in text
+    assert "config.json does not record the command" in text
+
+
+def test_importing_the_page_is_light() -> None:
+    code = (
+        "import sys, flowjax_inv.report.page; "
+        "print([m for m in ('jax', 'flax', 'matplotlib', 'tensorflow') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# --- figures
+
+
+def test_polar_zero_is_up_and_left_is_counter_clockwise() -> None:
+    figure = figures.polar_densities(make_evaluation())
+    panels = panels_of(figure)
+    assert len(panels) == 2 * 5
+    for panel in panels:
+        assert panel.get_theta_offset() == pytest.approx(math.pi / 2)
+        assert panel.get_theta_direction() == 1
+    figure.canvas.draw()
+    middle, up, left = (
+        panels[0].transData.transform(at) for at in ((0, 0), (0, 1), (math.pi / 2, 1))
+    )
+    assert up[1] > middle[1] + 10
+    assert up[0] == pytest.approx(middle[0], abs=1e-6)
+    assert left[0] < middle[0] - 10
+    titles = [panel.get_title() for panel in panels]
+    assert titles[:3] == ["input turned 80° left", "input turned 40° left", "input upright"]
+    assert titles[5:8] == ["input turned 100° left", "input turned 140° left", "input upside down"]
+
+
+def test_polar_density_of_the_truth_is_the_truth() -> None:
+    figure = figures.polar_densities(make_evaluation())
+    for number, panel in enumerate(panels_of(figure)):
+        centre = 0.0 if number < 5 else 180.0
+        for bar in cast(Any, panel).patches:
+            degrees = math.degrees(bar.get_x() + bar.get_width() / 2)
+            inside = abs(float(wrap(np.array(degrees - centre)))) < HALF_RANGE
+            assert bar.get_height() == pytest.approx(1.0 if inside else 0.0)
+
+
+def test_polar_peaks_are_cut_and_say_so() -> None:
+    evaluation = make_evaluation()
+    evaluation["rotation_degrees"] = np.zeros((2, 5, 100))
+    for panel in panels_of(figures.polar_densities(evaluation)):
+        # All mass in one bin of 15 degrees: 180 / 15 = 12 times the true height.
+        assert [text.get_text() for text in panel.texts] == ["peak 12.0,\ncut at 3.0"]
+
+
+def test_polar_without_known_truth_or_images() -> None:
+    evaluation = make_evaluation()
+    for key in ("centres_degrees", "arc_half_range_degrees", "images"):
+        del evaluation[key]
+    figure = figures.polar_densities(evaluation, columns=3)
+    assert len(panels_of(figure)) == 6
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert not any("truth" in text for text in legend)
+
+
+def test_half_ranges_are_over_the_distance_from_the_middle_of_the_class() -> None:
+    figure = figures.half_ranges(make_evaluation())
+    (panel,) = cast("list[Axes]", figure.axes)
+    up, down, truth = panel.lines[:3]
+    for line in (up, down):
+        np.testing.assert_allclose(np.asarray(line.get_xdata()), [-80, -40, 0, 40, 80])
+        np.testing.assert_allclose(np.asarray(line.get_ydata()), [80, 85, 90, 85, 80])
+    np.testing.assert_allclose(np.asarray(truth.get_ydata()), HALF_RANGE)
+    assert truth.get_linestyle() == "--"
+    assert panel.get_ylim()[0] == 0
+
+
+def test_view_sheet_shows_input_then_views() -> None:
+    evaluation = make_evaluation()
+    figure = figures.view_sheet(evaluation)
+    (panel,) = cast("list[Axes]", figure.axes)
+    sheet = np.asarray(panel.images[0].get_array())
+    np.testing.assert_array_equal(sheet[:6, :8], evaluation["images"][0, 1])
+    np.testing.assert_array_equal(sheet[-6:, :8], evaluation["images"][1, 3])
+    assert (sheet == 77).all(axis=-1).sum() >= 2 * 2 * 3 * 6 * 8
+    labels = [text.get_text() for text in panel.texts]
+    assert labels[0] == "sprite, up\nturned 40° right"
+    assert labels[3] == "sprite, down\nturned 140° right"
+
+
+def test_translations_show_the_movement_of_the_content() -> None:
+    # theta = +0.2 half-widths right and down in input coordinates: the content moves left and up.
+    figure = figures.translations(make_evaluation(translation=True))
+    for panel in cast("list[Axes]", figure.axes):
+        moves = np.asarray(panel.collections[0].get_offsets())
+        np.testing.assert_allclose(moves, np.broadcast_to([-10.0, 10.0], moves.shape))
+        low, high = panel.get_ylim()
+        assert low < high
+
+
+def test_learning_curves_draw_bounds_and_bear_gaps() -> None:
+    metrics = make_metrics()
+    metrics[5]["loss"] = float("nan")
+    metrics[6]["loss"] = None
+    del metrics[7]["loss"]
+    figure = figures.learning_curves(metrics, GOOD)
+    losses, entropy, accuracy, alpha = cast("list[Axes]", figure.axes)
+    assert len(np.asarray(losses.lines[0].get_xdata())) == len(metrics) - 3
+    levels = [line.get_ydata() for line in entropy.lines if line.get_linestyle() == "--"]
+    np.testing.assert_allclose(np.asarray(levels)[:, 0], [math.log(2), -1.5])
+    assert len(np.asarray(accuracy.lines[-1].get_xdata())) == 4
+    assert alpha.get_xlabel() == "epochs"
+    empty = figures.learning_curves([], {})
+    texts = [axes.texts[0].get_text() for axes in cast("list[Axes]", empty.axes)]
+    assert texts == ["not logged in this run"] * 4

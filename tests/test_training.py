@@ -1,0 +1,209 @@
+"""The step: what is updated when, equalities it must keep, and the known optimum."""
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from laws_distributions import Pixels
+
+from flowjax_inv import training
+from flowjax_inv.controllers import Constant, EntropyBand
+from flowjax_inv.distributions.box import Identity
+from flowjax_inv.distributions.flow import Flow
+from flowjax_inv.networks import MLP, SimpleConv
+from flowjax_inv.objectives import view_cross_entropy
+from flowjax_inv.training import Objective
+from flowjax_inv.transforms import Affine
+
+IMAGES = jax.random.randint(jax.random.key(0), (24, 8, 8, 1), 0, 256).astype(jnp.uint8)
+LABELS = jnp.arange(24) % 3
+ROTATION = Affine("rotation")
+
+
+def small_flow(dim: int = 1, **fields) -> Flow:
+    return Flow(dim=dim, embed=Pixels(), layers=2, width=8, components=2, **fields)
+
+
+def build(classifier=None, distribution=None, controller=None, objective=None, **fields):
+    classifier = classifier or MLP(3, hidden=(8,))
+    distribution = distribution or small_flow()
+    controller, objective = controller or Constant(0.3), objective or Objective()
+    optimizer = optax.adam(1e-2)
+    state = training.init_state(
+        classifier, distribution, optimizer, controller, IMAGES[:4], key=jax.random.key(1)
+    )
+    parts = (classifier, distribution, ROTATION, optimizer, controller, objective)
+    return state, training.make_step(*parts, **fields)
+
+
+def changed(before, after, name: str) -> bool:
+    pairs = zip(
+        jax.tree.leaves(before.params[name]), jax.tree.leaves(after.params[name]), strict=True
+    )
+    return any(bool((a != b).any()) for a, b in pairs)
+
+
+def copy(state):
+    return jax.tree.map(lambda x: x.copy(), state)
+
+
+def test_a_step_moves_both_and_counts() -> None:
+    state, step = build()
+    after = step(copy(state), IMAGES, LABELS, np.arange(8))
+    assert int(after.step) == 1
+    assert changed(state, after, "classifier")
+    assert changed(state, after, "distribution")
+    assert float(after.totals["steps"]) == 1
+    totals, cleared = training.take_totals(after)
+    assert float(totals["loss"]) != 0
+    assert float(cleared.totals["loss"]) == 0
+
+
+def test_burn_in_leaves_the_distribution_and_the_controller_alone() -> None:
+    state, step = build(controller=EntropyBand(low=0, high=1), burn_in=True)
+    after = step(copy(state), IMAGES, LABELS, np.arange(8))
+    assert changed(state, after, "classifier")
+    assert not changed(state, after, "distribution")
+    assert int(after.controller.updates) == 0
+
+
+def test_the_controller_sees_the_train_entropy() -> None:
+    state, step = build(controller=EntropyBand(low=0, high=1))
+    after = step(copy(state), IMAGES, LABELS, np.arange(8))
+    np.testing.assert_allclose(after.controller.entropy, after.totals["entropy"], rtol=1e-6)
+
+
+def test_identity_trains_the_classifier_on_the_originals() -> None:
+    """With the point mass, views are the originals, and alpha multiplies nothing."""
+    objective = Objective(include_original=False)
+    state, step = build(distribution=Identity(dim=1), objective=objective)
+    logits = MLP(3, hidden=(8,)).apply(
+        {"params": state.params["classifier"]}, IMAGES[:8].astype(jnp.float32) / 255
+    )
+    after = step(copy(state), IMAGES, LABELS, np.arange(8))
+    expected = view_cross_entropy(logits[None], LABELS[:8], "losses").mean()
+    np.testing.assert_allclose(after.totals["loss"], expected, rtol=1e-5)
+
+
+def test_the_loss_is_its_terms() -> None:
+    objective = Objective(copies=3, average="probs")
+    state, step = build(objective=objective, controller=Constant(0.7))
+    totals = step(copy(state), IMAGES, LABELS, np.arange(8)).totals
+    expected = (
+        totals["cross_entropy"] + totals["cross_entropy_original"] - 0.7 * totals["entropy"]
+    )
+    np.testing.assert_allclose(totals["loss"], expected, rtol=1e-5)
+
+
+def test_a_step_compiles_once() -> None:
+    state, step = build()
+    traced = chex.assert_max_traces(n=1)(lambda s, i: step(s, IMAGES, LABELS, i))
+    jitted = jax.jit(traced)
+    for start in (0, 8, 16):
+        state = jitted(state, jnp.arange(start, start + 8))
+    assert int(state.step) == 3
+
+
+def test_more_copies_keep_the_first_ones() -> None:
+    """The samples of a copy do not depend on how many copies there are."""
+    seen = []
+
+    class Spy(Affine):
+        def __call__(self, images, theta):
+            jax.debug.callback(lambda t: seen.append(np.asarray(t)), theta)
+            return super().__call__(images, theta)
+
+    for copies in (1, 3):
+        classifier, distribution, optimizer = MLP(3, hidden=(4,)), small_flow(), optax.sgd(0.1)
+        state = training.init_state(
+            classifier, distribution, optimizer, Constant(0.1), IMAGES[:4], key=jax.random.key(1)
+        )
+        step = training.make_step(
+            classifier, distribution, Spy("rotation"), optimizer, Constant(0.1),
+            Objective(copies=copies),
+        )  # fmt: skip
+        jax.block_until_ready(step(state, IMAGES, LABELS, np.arange(8)))
+        jax.effects_barrier()
+    np.testing.assert_allclose(seen[0][0], seen[1][0], atol=1e-6)
+    assert np.abs(seen[1][0] - seen[1][1]).max() > 1e-3
+
+
+def test_batch_statistics_are_carried() -> None:
+    net = SimpleConv(3, width=2, batch_norm=True)
+    state, step = build(classifier=net)
+    before = jax.tree.leaves(copy(state).batch_stats["classifier"])
+    after = step(state, IMAGES, LABELS, np.arange(8))
+    moved = zip(before, jax.tree.leaves(after.batch_stats["classifier"]), strict=True)
+    assert all(bool((a != b).any()) for a, b in moved)
+
+
+def test_samples_without_gradient_refuse_mixed_views() -> None:
+    class Scored(Flow):
+        reparameterized = False
+
+    with pytest.raises(ValueError, match='average is "logits"; Scored has no gradient'):
+        build(
+            distribution=Scored(dim=1, embed=Pixels(), layers=1),
+            objective=Objective(average="logits"),
+        )
+
+
+def test_edge_share_leaves_circles_out() -> None:
+    theta = jnp.array([[0.9995, 0.9995], [0.0, 0.9995]])
+    assert float(training.edge_share(theta, (False, False))) == 0.75
+    assert float(training.edge_share(theta, (False, True))) == 0.5
+    assert float(training.edge_share(theta, (True, True))) == 0.0
+
+
+class StepClassifier(nn.Module):
+    """Knows the turn of a picture from the place of its one bright corner region."""
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
+        del train
+        size = images.shape[1]
+        axis = jnp.linspace(-1, 1, size)
+        up = -(images[..., 0] * axis[:, None]).sum((1, 2))
+        right = (images[..., 0] * axis[None, :]).sum((1, 2))
+        # Class 0 while the bright end points within 60 degrees of up: logit of a steep step.
+        inside = up / jnp.sqrt(up**2 + right**2 + 1e-9) - jnp.cos(jnp.deg2rad(60.0))
+        return jnp.stack([40.0 * inside, jnp.zeros_like(inside)], -1)
+
+
+@pytest.mark.parametrize("bijection", ["coupling", "spline"])
+def test_the_known_optimum_of_a_fixed_classifier(bijection: str) -> None:
+    """g* is proportional to f^(1/alpha): on a step of +-60 degrees, uniform on that arc.
+
+    The entropy of the optimum is log(60/180 * 2) = log(2/3); its half-range 60 degrees.
+    """
+    size = 16
+    axis = np.linspace(-1, 1, size)
+    arrow = np.exp(-((axis[:, None] + 0.5) ** 2 + axis[None, :] ** 2) / 0.05)
+    images = jnp.asarray(np.round(arrow * 255), jnp.uint8)[None, :, :, None].repeat(64, 0)
+    distribution = Flow(
+        dim=1, embed=Pixels(), bijection=bijection, layers=4, width=16, periodic=(True,),
+        base="unit_box" if bijection == "spline" else "mixture", components=6, start_scale=0.3,
+        temperature=0.5,
+    )  # fmt: skip
+    optimizer = optax.adam(optax.cosine_decay_schedule(2e-2, 400))
+    classifier, controller = StepClassifier(), Constant(0.2)
+    objective = Objective(include_original=False, copies=4)
+    state = training.init_state(
+        classifier, distribution, optimizer, controller, images[:2], key=jax.random.key(0)
+    )
+    step = training.make_step(
+        classifier, distribution, ROTATION, optimizer, controller, objective
+    )
+    for _ in range(400):
+        state = step(state, images, jnp.zeros(64, jnp.int32), np.arange(64))
+    density = distribution.apply(
+        {"params": state.params["distribution"]}, images[:1].astype(jnp.float32) / 255
+    )
+    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(2), sample_shape=(4_000,))
+    degrees = np.abs(np.asarray(theta)[:, 0, 0] * 180)
+    assert (degrees > 70).mean() < 0.03
+    assert np.percentile(degrees, 98) == pytest.approx(0.98 * 60, abs=5)
+    assert float(-log_prob.mean()) == pytest.approx(np.log(2 / 3), abs=0.12)
