@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv/, .cache/, runs/.
 # PYTHON=...       the interpreter that makes .venv (default: the first suitable one found)
-# PYTEST_ARGS=...  added to every pytest call, for example PYTEST_ARGS="-n 2" or PYTEST_ARGS="-k warp"
+# PYTEST_ARGS=...  what every pytest call gets (default: two processes), for example PYTEST_ARGS="-x -k warp"
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PYTHON ?=
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
 REQUIREMENTS := pyproject.toml $(wildcard constraints/*.txt)

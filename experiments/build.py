@@ -10,10 +10,9 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import ml_collections
 import optax
 
-from experiments.defaults import did_you_mean
+from experiments.defaults import Config, did_you_mean
 from flowjax_inv import controllers, networks, transforms
 from flowjax_inv.data import sprites
 from flowjax_inv.data.sets import DataSet
@@ -44,15 +43,19 @@ TRANSFORMS = {
     "crop": transforms.Crop,
 }
 DISTRIBUTIONS = {"identity": Identity, "flow": Flow}
-CONTROLLERS = {"constant": controllers.Constant, "band": controllers.EntropyBand}
+CONTROLLERS = {
+    "constant": controllers.Constant,
+    "ramp": controllers.Ramp,
+    "band": controllers.EntropyBand,
+}
 
 
-def _mario_iggy(section: ml_collections.ConfigDict) -> DataSet:
+def _mario_iggy(section: Config) -> DataSet:
     fields = {name: section[name] for name in section if name not in ("name", "sprites")}
     return sprites.mario_iggy(sprites=sprites.load_sprites(section.sprites), **fields)
 
 
-SETS: dict[str, Callable[[ml_collections.ConfigDict], DataSet]] = {"mario_iggy": _mario_iggy}
+SETS: dict[str, Callable[[Config], DataSet]] = {"mario_iggy": _mario_iggy}
 
 
 def _look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
@@ -61,19 +64,19 @@ def _look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
     return table[name]
 
 
-def _fields(cls: Any, section: ml_collections.ConfigDict) -> dict[str, Any]:
+def _fields(cls: Any, section: Config) -> dict[str, Any]:
     """Return the entries of a section that a dataclass declares; an empty tuple means "yours"."""
     declared = {field.name for field in dataclasses.fields(cls)} - {"name", "parent"}
     return {name: section[name] for name in section if name in declared and section[name] != ()}
 
 
-def network(section: ml_collections.ConfigDict, *, classes: int, field: str) -> nn.Module:
+def network(section: Config, *, classes: int, field: str) -> nn.Module:
     """Return the network of `config.classifier` or `config.embedding`."""
     cls = _look_up(NETWORKS, section.name, f"{field}.name")
     return cls(**_fields(cls, section) | {"features": section.features or classes})
 
 
-def transform(config: ml_collections.ConfigDict) -> transforms.Transform:
+def transform(config: Config) -> transforms.Transform:
     """Return the transform of `config.transform`."""
     cls = _look_up(TRANSFORMS, config.transform.name, "transform.name")
     fields = _fields(cls, config.transform)
@@ -83,7 +86,7 @@ def transform(config: ml_collections.ConfigDict) -> transforms.Transform:
 
 
 def distribution(
-    config: ml_collections.ConfigDict, chosen: transforms.Transform, *, classes: int
+    config: Config, chosen: transforms.Transform, *, classes: int
 ) -> ConditionalDistribution:
     """Return the distribution of `config.distribution` over the coordinates of a transform."""
     cls = _look_up(DISTRIBUTIONS, config.distribution.name, "distribution.name")
@@ -96,26 +99,29 @@ def distribution(
     return cls(**fields)
 
 
-def controller(config: ml_collections.ConfigDict) -> Controller:
+def controller(config: Config, *, total_steps: int) -> Controller:
     """Return the controller of alpha of `config.controller`."""
     cls = _look_up(CONTROLLERS, config.controller.name, "controller.name")
-    return cls(**_fields(cls, config.controller))
+    fields = _fields(cls, config.controller)
+    if "steps" in {field.name for field in dataclasses.fields(cls)}:
+        fields["steps"] = total_steps
+    return cls(**fields)
 
 
-def objective(config: ml_collections.ConfigDict) -> Objective:
+def objective(config: Config) -> Objective:
     """Return the objective of `config.objective`."""
     return Objective(**_fields(Objective, config.objective))
 
 
 def optimizer(
-    config: ml_collections.ConfigDict, *, total_steps: int
+    config: Config, *, total_steps: int
 ) -> optax.GradientTransformation:
     """Return the two optimizers of `config.optimizer`, each with its schedule and weight decay."""
 
     def kernels(params: Any) -> Any:
         return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
 
-    def one(section: ml_collections.ConfigDict) -> optax.GradientTransformation:
+    def one(section: Config) -> optax.GradientTransformation:
         rate: Any = section.learning_rate
         if section.schedule == "cosine":
             rate = optax.cosine_decay_schedule(rate, total_steps, section.final_fraction)
@@ -133,6 +139,6 @@ def optimizer(
     )
 
 
-def data_set(config: ml_collections.ConfigDict) -> DataSet:
+def data_set(config: Config) -> DataSet:
     """Return the data set of `config.data`."""
     return _look_up(SETS, config.data.name, "data.name")(config.data)

@@ -26,7 +26,7 @@ def available_configs() -> list[str]:
     return sorted(
         f"{folder.name}/{path.name}"
         for path in folder.glob("*.py")
-        if path.name != "defaults.py" and "def get_config(" in path.read_text(encoding="utf-8")
+        if path.name != "defaults.py" and "\ndef get_config(" in path.read_text(encoding="utf-8")
     )
 
 
@@ -61,9 +61,12 @@ def check_arguments(arguments: Sequence[str]) -> None:
     flags = [argument.lstrip("-") for argument in arguments[1:] if argument.startswith("-")]
     if any(flag.partition("=")[0] in ("help", "helpfull", "helpshort", "h", "?") for flag in flags):
         return
-    values = [argument.partition("=")[2] for argument in flags if argument.startswith("config=")]
-    if "config" in flags:
-        values.append(arguments[arguments.index("--config") + 1 : ][:1][0] if arguments[-1] != "--config" else "")
+    values = [
+        value if separator else following
+        for argument, following in zip(arguments, [*arguments[1:], ""], strict=True)
+        for name, separator, value in [argument.lstrip("-").partition("=")]
+        if argument.startswith("-") and name == "config"
+    ]
     if not values or not values[-1]:
         raise UsageError(
             f"--config is missing; available: {', '.join(available_configs())}. "

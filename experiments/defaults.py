@@ -13,7 +13,10 @@ from typing import Any
 
 import ml_collections
 
-__all__ = ["FIELDS", "Field", "check", "did_you_mean", "flatten", "get_config"]
+__all__ = ["FIELDS", "Config", "Field", "check", "did_you_mean", "flatten", "get_config"]
+
+# A ConfigDict: ml_collections types every field as a union of all kinds, sections included.
+Config = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +69,7 @@ def _network(name: str, features: int, width: int) -> dict[str, Field]:
         "name": Field(name, "network", choices=("simple_conv", "mlp")),
         "features": Field(features, "length of the output; 0: one per class", low=0),
         "width": Field(width, "channels of the first convolution", low=1),
-        "batch_norm": Field(False, "normalise before every ReLU"),
+        "batch_norm": Field(value=False, about="normalise before every ReLU"),
         "hidden": Field((256, 256), "widths of an MLP's hidden layers", low=1),
     }
 
@@ -92,7 +95,7 @@ FIELDS: dict[str, Any] = {
         "modes": Field(1, "arcs per class", low=1),
         "train_size": Field(12_000, "images, divisible by 4 modes", low=4),
         "test_size": Field(600, "images, divisible by 4 modes", low=4),
-        "align_corners": Field(False, "pixel-centre rule the set is rendered with"),
+        "align_corners": Field(value=False, about="pixel-centre rule the set is rendered with"),
         "seed": Field(0, "of the poses and their order", low=0),
     },
     "transform": {
@@ -109,7 +112,7 @@ FIELDS: dict[str, Any] = {
         "max_size": Field(1.0, "of crop, share of the picture's side", above=0, high=1),
         "warp": Field("gather", "bilinear sampling", choices=("gather", "map_coordinates")),
         "padding": Field("zeros", "outside the picture", choices=("zeros", "border")),
-        "align_corners": Field(True, "pixel-centre rule of the warp"),
+        "align_corners": Field(value=True, about="pixel-centre rule of the warp"),
     },
     "classifier": _network("simple_conv", features=0, width=32),
     "embedding": _network("simple_conv", features=32, width=8),
@@ -124,25 +127,34 @@ FIELDS: dict[str, Any] = {
         "inner_squash": Field(6.0, "L tanh(z / L) after each coupling; 0: none", low=0),
         "tanh_width": Field(1.0, "w of the outer squash tanh(z / w)", above=0),
         "bins": Field(16, "of the splines, per coordinate", low=2),
-        "circular_shift": Field(False, "end with a learned turn of periodic coordinates"),
+        "circular_shift": Field(
+            value=False, about="end with a learned turn of periodic coordinates"
+        ),
         "base": Field("mixture", "of the flow", choices=("mixture", "box", "unit_box")),
         "components": Field(10, "of the mixture: 1, 10, 30 or 90 in the paper", low=1),
         "loc_std": Field(0.8, "half-range of the first centres", low=0, high=0.99),
         "start_scale": Field(0.1, "first std of a component, half the first box width", above=0),
-        "gumbel": Field("hard", "hard: straight-through; relaxed: a surrogate density",
-                        choices=("hard", "relaxed")),
+        "gumbel": Field(
+            "hard",
+            "hard: straight-through; relaxed: a surrogate density",
+            choices=("hard", "relaxed"),
+        ),
         "temperature": Field(0.05, "of the Gumbel-softmax", above=0),
         "base_projection_scale": Field(0.01, "first scale of the base's projection", low=0),
     },
     "objective": {
         "copies": Field(1, "n: views per image", low=1),
         "average": Field("losses", "over views", choices=("losses", "logits", "probs")),
-        "include_original": Field(True, "add the cross-entropy of the untransformed image"),
+        "include_original": Field(
+            value=True, about="add the cross-entropy of the untransformed image"
+        ),
         "burn_in_epochs": Field(0, "of the classifier alone, the density frozen", low=0),
     },
     "controller": {
-        "name": Field("constant", "of alpha", choices=("constant", "band")),
+        "name": Field("constant", "of alpha", choices=("constant", "ramp", "band")),
         "value": Field(0.3, "alpha of constant", low=0),
+        "start": Field(0.4, "alpha of ramp, at the first step", above=0),
+        "end": Field(0.6, "alpha of ramp, at the last step", above=0),
         "low": Field(0.0, "of the band of the train entropy, nats"),
         "high": Field(4.0, "of the band of the train entropy, nats"),
         "minimum": Field(0.001, "of alpha under band", above=0),
@@ -158,7 +170,7 @@ FIELDS: dict[str, Any] = {
     "train": {
         "epochs": Field(250, "passes over the train split; Mario-Iggy in the paper: 250", low=1),
         "batch_size": Field(128, "images per step, before copies", low=1),
-        "shuffle": Field(True, "a new order every epoch; the paper shuffles once"),
+        "shuffle": Field(value=True, about="a new order every epoch; the paper shuffles once"),
         "log_every": Field(25, "steps per line of metrics.jsonl", low=1),
         "checkpoint_every": Field(200, "steps between checkpoints", low=1),
     },
@@ -166,7 +178,7 @@ FIELDS: dict[str, Any] = {
         "batch_size": Field(300, "images per call", low=1),
         "num_samples": Field(20, "K: views averaged per test image", low=1),
         "average": Field("probs", "over views; paper: probs", choices=("probs", "logits")),
-        "include_original": Field(False, "count the original as a view; the code does"),
+        "include_original": Field(value=False, about="count the original as a view; the code does"),
         "poses": Field(72, "per class, evenly over its first arc", low=2),
         "density_samples": Field(1000, "of theta per pose", low=10),
     },
@@ -193,7 +205,7 @@ def flatten(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + name, value
 
 
-def get_config() -> ml_collections.ConfigDict:
+def get_config() -> Config:
     """Return all defaults; unknown names are refused from then on."""
     return ml_collections.ConfigDict(_values(FIELDS)).lock()
 
@@ -204,7 +216,7 @@ def did_you_mean(word: str, known: list[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; allowed: {', '.join(known)}."
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check(config: Config) -> None:
     """Refuse fields out of range, and pairs that cannot go together.
 
     Raises:

@@ -6,9 +6,9 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 
+from experiments.defaults import Config
 from flowjax_inv import metrics
 from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.data.sets import DataSet, Split
@@ -51,7 +51,7 @@ def averaged_accuracy(
     transform: Transform,
     variables: Mapping[str, Any],
     split: Split,
-    section: ml_collections.ConfigDict,
+    section: Config,
     *,
     key: jax.Array,
 ) -> float:
@@ -79,7 +79,7 @@ def density_by_pose(
     transform: Transform,
     variables: Any,
     data: DataSet,
-    config: ml_collections.ConfigDict,
+    config: Config,
     *,
     key: jax.Array,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -16,9 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import ml_collections
-import numpy as np
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 from experiments import build, defaults, evaluate
@@ -38,7 +36,7 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; default runs
 
 
 def train_and_evaluate(
-    config: ml_collections.ConfigDict, workdir: str | Path, *, command: str = ""
+    config: defaults.Config, workdir: str | Path, *, command: str = ""
 ) -> dict[str, Any]:
     """Run an experiment from where it stands to its report.
 
@@ -63,13 +61,14 @@ def train_and_evaluate(
     transform = build.transform(config)
     classifier = build.network(config.classifier, classes=classes, field="classifier")
     distribution = build.distribution(config, transform, classes=classes)
-    controller, objective = build.controller(config), build.objective(config)
+    objective = build.objective(config)
 
     batch = config.train.batch_size
     per_epoch = steps_per_epoch(len(data.train), batch)
     total = per_epoch * config.train.epochs
     burn_in = per_epoch * config.objective.burn_in_epochs
     optimizer = build.optimizer(config, total_steps=total)
+    controller = build.controller(config, total_steps=total - burn_in)
 
     folder = RunFolder(workdir)
     stored = folder.read_json("config.json")
@@ -88,10 +87,14 @@ def train_and_evaluate(
         folder.write_json("config.json", {"command": command, **plain})
     folder.write_json("environment.json", environment())
 
-    key = jax.random.key(config.seed)
     images, labels = jnp.asarray(data.train.images), jnp.asarray(data.train.labels)
     state = training.init_state(
-        classifier, distribution, optimizer, controller, images[:batch], key=key
+        classifier,
+        distribution,
+        optimizer,
+        controller,
+        images[:batch],
+        key=jax.random.key(config.seed),
     )
     sizes = {
         f"parameters_{name}": sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -171,12 +174,19 @@ def train_and_evaluate(
     trained = time.perf_counter() - started
     both = {name: variables(name) for name in state.params}
     results, arrays = evaluate.density_by_pose(
-        distribution, transform, both["distribution"], data, config, key=key
+        distribution, transform, both["distribution"], data, config, key=state.key
     )
     results |= {
         "test_accuracy": float(accuracy_fn(both["classifier"])),
         "test_accuracy_averaged": evaluate.averaged_accuracy(
-            classifier, distribution, transform, both, data.test, config.evaluation, key=key
+            classifier,
+            distribution,
+            transform,
+            both,
+            data.test,
+            config.evaluation,
+            key=state.key,
+
         ),
         "log_volume": transform.dim * math.log(2.0),
         "entropy_floor": config.alarms.entropy_floor,
@@ -204,10 +214,10 @@ def train_and_evaluate(
 def _main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         leave(UsageError(f"unexpected argument {argv[1]}; write --flag=value."))
-    source = next(a.partition("=")[2] for a in sys.argv if a.lstrip("-").startswith("config="))
-    name = Path(source.partition(":")[0]).stem + source.partition(":")[2].join(("_", ""))
-    workdir = _WORKDIR.value or f"runs/{name.rstrip('_')}"
-    given = [a for a in sys.argv[1:] if a.lstrip("-").startswith(("config", "noconfig"))]
+    logging.set_verbosity(logging.WARNING)  # orbax tells its life at INFO
+    path, _, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
+    workdir = _WORKDIR.value or f"runs/{'_'.join(filter(None, (Path(path).stem, variant)))}"
+    given = [a for a in sys.argv[1:] if not a.lstrip("-").startswith("workdir")]
     command = shlex.join(["python", "-m", "experiments.run", *given])
     try:
         train_and_evaluate(_CONFIG.value, workdir, command=command)

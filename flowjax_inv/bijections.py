@@ -6,6 +6,7 @@ the bijector applied last first. A bijection that is conditioned on an embedding
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import distrax
 import flax.linen as nn
@@ -23,6 +24,10 @@ __all__ = [
     "affine_coupling",
     "spline_coupling",
 ]
+
+# A jax.Array. Distrax hands its bijectors and conditioners a wider union, which holds NumPy's
+# scalars as well, and what takes its place must take no less.
+_Array = Any
 
 # How near to its limit a squash is inverted. One float32 step below 1 is 6e-8; 1e-6 keeps the
 # inverse and its gradient finite at the very edge, where the exact values are infinite.
@@ -56,12 +61,12 @@ class Squash(distrax.Bijector):
         each = 2.0 * (np.log(2.0) - u - jax.nn.softplus(-2.0 * u))
         return jnp.sum(each + np.log(self.limit / self.width), axis=-1)
 
-    def forward_and_log_det(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def forward_and_log_det(self, x: _Array) -> tuple[jax.Array, jax.Array]:
         """Return y and log |dy/dx|, summed over coordinates."""
         u = x / self.width
         return self.limit * jnp.tanh(u), self._log_slope(u)
 
-    def inverse_and_log_det(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def inverse_and_log_det(self, y: _Array) -> tuple[jax.Array, jax.Array]:
         """Return x and log |dx/dy|; -inf where y lies outside the image."""
         inside = jnp.all(jnp.abs(y) <= self.limit, axis=-1)
         u = jnp.arctanh(jnp.clip(y / self.limit, -1.0 + _EDGE, 1.0 - _EDGE))
@@ -80,11 +85,11 @@ class Permutation(distrax.Bijector):
         self.order = np.asarray(order)
         self.inverse_order = np.argsort(self.order)
 
-    def forward_and_log_det(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def forward_and_log_det(self, x: _Array) -> tuple[jax.Array, jax.Array]:
         """Return the reordered x and 0."""
         return x[..., self.order], jnp.zeros(x.shape[:-1], x.dtype)
 
-    def inverse_and_log_det(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def inverse_and_log_det(self, y: _Array) -> tuple[jax.Array, jax.Array]:
         """Return y in the original order and 0."""
         return y[..., self.inverse_order], jnp.zeros(y.shape[:-1], y.dtype)
 
@@ -111,17 +116,16 @@ class CircularShift(distrax.Bijector):
     def _turn(self, x: jax.Array, shift: jax.Array) -> jax.Array:
         return jnp.where(self.periodic, jnp.mod(x + shift + 1.0, 2.0) - 1.0, x)
 
-    def forward_and_log_det(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def forward_and_log_det(self, x: _Array) -> tuple[jax.Array, jax.Array]:
         """Return x turned by s and 0."""
         return self._turn(x, self.shift), jnp.zeros(x.shape[:-1], x.dtype)
 
-    def inverse_and_log_det(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def inverse_and_log_det(self, y: _Array) -> tuple[jax.Array, jax.Array]:
         """Return y turned back by s and 0."""
         return self._turn(y, -self.shift), jnp.zeros(y.shape[:-1], y.dtype)
 
 
-@flax.struct.dataclass
-class Conditioner:
+class Conditioner(flax.struct.PyTreeNode):
     """An MLP of (coordinates, embedding), with the embedding's share already added up.
 
     Attributes:
@@ -185,7 +189,7 @@ class ConditionerNet(nn.Module):
 
 
 def affine_coupling(
-    kept: np.ndarray, conditioner: Callable[[jax.Array], jax.Array], log_scale_cap: float
+    kept: np.ndarray, conditioner: Callable[[_Array], jax.Array], log_scale_cap: float
 ) -> distrax.Bijector:
     """RealNVP coupling: y = x where kept, x exp(s) + t elsewhere; (t, s) from (x kept, embedding).
 
@@ -208,7 +212,7 @@ def affine_coupling(
 
 def spline_coupling(
     kept: np.ndarray,
-    conditioner: Callable[[jax.Array], jax.Array],
+    conditioner: Callable[[_Array], jax.Array],
     bins: int,
     periodic: Sequence[bool],
 ) -> distrax.Bijector:
@@ -219,7 +223,7 @@ def spline_coupling(
 
     Args:
         kept: (d,) bool; none kept makes it an elementwise map conditioned on the embedding alone.
-        conditioner: features (..., 2d) to parameters (..., d (3 bins + 1)); zeros give the identity.
+        conditioner: features (..., 2d) to parameters (..., d (3 bins + 1)); zeros: the identity.
         bins: number of bins per coordinate.
         periodic: (d,) bool.
 
@@ -227,7 +231,7 @@ def spline_coupling(
     """
     circular = np.asarray(periodic)
 
-    def featured(x: jax.Array) -> jax.Array:
+    def featured(x: _Array) -> jax.Array:
         # Coordinates that are not kept arrive as 0: mask again, since cos 0 is 1, not 0.
         angle = jnp.pi * x
         first = jnp.where(circular, jnp.cos(angle), x) * kept

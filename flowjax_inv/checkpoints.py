@@ -80,8 +80,8 @@ class Checkpoints:
         saved = self._manager.save(
             step,
             args=ocp_args.Composite(
-                state=ocp_args.StandardSave(state),  # pyright: ignore[reportCallIssue]  # dataclass built by a decorator
-                config=ocp_args.JsonSave(self.config),  # pyright: ignore[reportCallIssue]
+                state=ocp_args.StandardSave(state),
+                config=ocp_args.JsonSave(self.config),
             ),
         )
         if not saved:
@@ -110,6 +110,6 @@ class Checkpoints:
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         restored = self._manager.restore(
             step,
-            args=ocp_args.Composite(state=ocp_args.StandardRestore(abstract)),  # pyright: ignore[reportCallIssue]
+            args=ocp_args.Composite(state=ocp_args.StandardRestore(abstract)),
         )
         return restored["state"]

@@ -10,7 +10,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Constant", "EntropyBand", "EntropyBandState"]
+__all__ = ["Constant", "EntropyBand", "EntropyBandState", "Ramp"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +38,39 @@ class Constant:
         return state
 
 
-@flax.struct.dataclass
-class EntropyBandState:
+@dataclasses.dataclass(frozen=True)
+class Ramp:
+    """Alpha that rises (or falls) in a straight line from `start` to `end` over `steps` updates.
+
+    Ours. Early, a strong bonus outruns a classifier that knows nothing yet, and every view of every
+    class becomes possible; late, the classifier's edge is sharp and a strong bonus fills the class
+    up to it.
+
+    Attributes:
+        start, end: alpha > 0 before the first update and from the last one on.
+        steps: number of updates between them, >= 1.
+    """
+
+    start: float
+    end: float
+    steps: int
+
+    def init(self) -> jax.Array:
+        """Return the number of updates: 0."""
+        return jnp.zeros((), jnp.int32)
+
+    def alpha(self, state: jax.Array) -> jax.Array:
+        """Return alpha after `state` updates."""
+        share = jnp.minimum(state / self.steps, 1.0)
+        return self.start + (self.end - self.start) * share
+
+    def update(self, state: jax.Array, entropy: jax.Array) -> jax.Array:
+        """Count one update."""
+        del entropy
+        return state + 1
+
+
+class EntropyBandState(flax.struct.PyTreeNode):
     """State of `EntropyBand`: scalars, float32."""
 
     entropy: jax.Array  # moving average of the train entropy, nats
@@ -114,9 +145,7 @@ class EntropyBand:
     def update(self, state: EntropyBandState, entropy: jax.Array) -> EntropyBandState:
         """Return the state after seeing the entropy of one train batch."""
         first = state.updates == 0
-        average = jnp.where(
-            first, entropy, self.decay * state.entropy + (1 - self.decay) * entropy
-        )
+        average = jnp.where(first, entropy, self.decay * state.entropy + (1 - self.decay) * entropy)
         error = self._error(average)
         change = jnp.where(first, 0.0, error - state.previous_error)
         integral = state.integral + error

@@ -34,9 +34,7 @@ def convolve_sliced(images: jax.Array, kernel: jax.Array) -> jax.Array:
     return convolve(images, kernel)
 
 
-def _forward(
-    images: jax.Array, kernel: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+def _forward(images: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     return convolve(images, kernel), (images, kernel)
 
 

@@ -86,9 +86,12 @@ def make_predict(
 
     @jax.jit
     def averaged(variables: Mapping[str, Any], images: jax.Array, key: jax.Array) -> jax.Array:
+        def applied(module: nn.Module, name: str) -> Any:
+            return lambda x: module.apply(variables[name], x, train=False)
+
         return predict(
-            lambda x: classifier.apply(variables["classifier"], x, train=False),  # pyright: ignore[reportArgumentType, reportReturnType]  # Linen types apply loosely
-            lambda x: distribution.apply(variables["distribution"], x, train=False),  # pyright: ignore[reportArgumentType, reportReturnType]
+            applied(classifier, "classifier"),
+            applied(distribution, "distribution"),
             transform,
             images,
             key=key,

@@ -57,8 +57,7 @@ class Objective:
     include_original: bool = True
 
 
-@flax.struct.dataclass
-class TrainState:
+class TrainState(flax.struct.PyTreeNode):
     """Everything a run is at one step; a pytree that a checkpoint stores whole.
 
     Attributes:
@@ -105,7 +104,7 @@ def init_state(
     """
     keys = jax.random.split(jax.random.fold_in(key, _STREAM_INIT))
     images = to_float(images)
-    variables = {
+    variables: dict[str, Any] = {
         "classifier": classifier.init(keys[0], images, train=False),
         "distribution": distribution.init(keys[1], images, train=False),
     }
@@ -157,7 +156,7 @@ def make_step(
     objective: Objective,
     *,
     burn_in: bool = False,
-) -> Callable[[TrainState, jax.Array, jax.Array, jax.Array], TrainState]:
+) -> Callable[[TrainState, jax.Array, jax.Array, jax.typing.ArrayLike], TrainState]:
     """Return the jitted step: (state, all images, all labels, indices) -> state, state donated.
 
     The whole set stays on the device as uint8 and is indexed inside the step; nothing is read
@@ -185,12 +184,13 @@ def make_step(
     def apply(
         module: nn.Module, name: str, params: Params, stats: Params, images: jax.Array
     ) -> tuple[Any, Params]:
-        output, changed = module.apply(
+        result: Any = module.apply(
             {"params": params[name], "batch_stats": stats[name]},
             images,
             train=True,
             mutable=["batch_stats"],
         )
+        output, changed = result
         return output, changed.get("batch_stats", stats[name])
 
     def draw(density: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -228,10 +228,8 @@ def make_step(
         seen = views.reshape(n * batch, *images.shape[1:])
         if objective.include_original:
             seen = jnp.concatenate([images, seen])
-        logits, classifier_stats = apply(
-            classifier, "classifier", params, state.batch_stats, seen
-        )
-        original, logits = logits[:-n * batch], logits[-n * batch :].reshape(n, batch, -1)
+        logits, classifier_stats = apply(classifier, "classifier", params, state.batch_stats, seen)
+        original, logits = logits[: -n * batch], logits[-n * batch :].reshape(n, batch, -1)
         ce = jnp.mean(view_cross_entropy(logits, labels, objective.average))
         ce_original = jnp.zeros(())
         if objective.include_original:
@@ -253,7 +251,7 @@ def make_step(
         return loss, (metrics, {"classifier": classifier_stats, "distribution": density_stats})
 
     def step(
-        state: TrainState, images: jax.Array, labels: jax.Array, indices: jax.Array
+        state: TrainState, images: jax.Array, labels: jax.Array, indices: jax.typing.ArrayLike
     ) -> TrainState:
         batch = to_float(images[indices])
         (_, (metrics, stats)), gradients = jax.value_and_grad(loss_fn, has_aux=True)(

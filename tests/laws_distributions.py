@@ -18,7 +18,7 @@ from flowjax_inv.distributions.base import ConditionalDistribution
 
 IMAGES = jax.random.uniform(jax.random.key(5), (3, 4, 3, 1))
 # Midpoint grids of the box by dimension, as fine as a test may pay for.
-POINTS = {1: 20_000, 2: 600, 3: 120}
+POINTS = {1: 20_000, 2: 700, 3: 140}
 
 
 class Pixels(nn.Module):
@@ -66,7 +66,7 @@ def _log_prob_on_grid(case: Case, variables: Any = None) -> tuple[np.ndarray, np
     points, cell = _grid(case.module.dim)
 
     @jax.jit
-    def log_prob(variables: Any, block: jax.Array) -> jax.Array:
+    def log_prob(variables: Any, block: jax.Array) -> Any:
         return case.density(IMAGES, variables).log_prob(block[:, None, :])
 
     chosen = case.variables if variables is None else variables
@@ -80,7 +80,7 @@ def _log_prob_on_grid(case: Case, variables: Any = None) -> tuple[np.ndarray, np
 def integrates_to_one(case: Case) -> None:
     _, log_prob, cell = _log_prob_on_grid(case)
     total = np.exp(log_prob.astype(np.float64)).sum(0) * cell
-    np.testing.assert_allclose(total, 1.0, atol=0.01)
+    np.testing.assert_allclose(total, 1.0, atol=0.02 if case.module.dim == 3 else 0.01)
 
 
 def samples_follow_the_density(case: Case) -> None:
@@ -102,7 +102,7 @@ def samples_follow_the_density(case: Case) -> None:
         observed = np.histogramdd(theta[:, image], edges)[0].ravel()
         assert observed.sum() == count, "samples left the box"
         order = np.argsort(expected)
-        groups = np.minimum(np.cumsum(expected[order]) // 20, 10**9).astype(int)
+        groups = np.maximum(np.cumsum(expected[order]) // 20, 1).astype(int)
         e = np.array([expected[order][groups == g].sum() for g in np.unique(groups)])
         o = np.array([observed[order][groups == g].sum() for g in np.unique(groups)])
         e = e * o.sum() / e.sum()
@@ -129,10 +129,10 @@ def nothing_outside_the_box(case: Case) -> None:
 def finite_at_the_edge_and_for_extreme_embeddings(case: Case) -> None:
     """No NaN anywhere; samples, their density and its gradients finite for embeddings of 1e4."""
 
-    def of_edge(variables: Any) -> jax.Array:
+    def of_edge(variables: Any) -> tuple[jax.Array, jax.Array]:
         corner = jnp.ones((3, case.module.dim))
         values = jnp.stack([case.density(IMAGES, variables).log_prob(s * corner) for s in (1, -1)])
-        return jnp.sum(jnp.where(jnp.isfinite(values), values, 0.0)), values  # type: ignore
+        return jnp.sum(jnp.where(jnp.isfinite(values), values, 0.0)), values
 
     (_, values), gradient = jax.jit(jax.value_and_grad(of_edge, has_aux=True))(case.variables)
     assert not np.isnan(np.asarray(values)).any()
@@ -169,7 +169,7 @@ def gradient_is_that_of_the_expectation(case: Case) -> None:
         weights /= weights.sum()  # the grid's own error cancels in the difference
         return float(np.sum(np.asarray(h(jnp.asarray(points)), np.float64) * weights))
 
-    step = 0.02
+    step = 0.004
     expected = (quadrature(step) - quadrature(-step)) / (2 * step)
 
     @jax.jit

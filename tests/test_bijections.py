@@ -1,5 +1,7 @@
 """Laws of bijections: the inverse undoes, and the log-determinant is that of the Jacobian."""
 
+from typing import Any
+
 import distrax
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,8 @@ from flowjax_inv import bijections
 def _conditioner(inputs: int, outputs: int) -> bijections.Conditioner:
     net = bijections.ConditionerNet(inputs, outputs, width=8, hidden_layers=2, start_scale=1.0)
     embedding = jax.random.normal(jax.random.key(0), (1, 3))
-    return net.apply(net.init(jax.random.key(1), embedding), embedding)  # pyright: ignore[reportReturnType]
+    conditioner: Any = net.apply(net.init(jax.random.key(1), embedding), embedding)
+    return conditioner
 
 
 KEPT = np.array([True, False, True])
@@ -33,7 +36,11 @@ BIJECTIONS = {
         NONE_KEPT, _conditioner(6, 48), 5, CIRCLES
     ),
     "chain": lambda: distrax.Chain(
-        [bijections.Squash(1.0, 1.0), bijections.Permutation((1, 2, 0)), bijections.Squash(6.0, 6.0)]
+        [
+            bijections.Squash(1.0, 1.0),
+            bijections.Permutation((1, 2, 0)),
+            bijections.Squash(6.0, 6.0),
+        ]
     ),
 }
 POINTS = jax.random.uniform(jax.random.key(2), (40, 1, 3), minval=-0.95, maxval=0.95)
@@ -92,7 +99,7 @@ def test_conditioner_is_the_mlp_of_both_inputs() -> None:
     """The first layer, split in two, equals the dense layer on coordinates and embedding."""
     net = bijections.ConditionerNet(2, 4, width=8, start_scale=1.0)
     embedding = jax.random.normal(jax.random.key(0), (5, 3))
-    params = net.init(jax.random.key(1), embedding)
+    params: Any = net.init(jax.random.key(1), embedding)
     z = jax.random.normal(jax.random.key(2), (7, 5, 2))
     joined = jnp.concatenate([z, jnp.broadcast_to(embedding, (7, 5, 3))], axis=-1)
     p = params["params"]

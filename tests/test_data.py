@@ -53,7 +53,10 @@ def test_the_set_is_a_function_of_its_seed() -> None:
     one, same, other = _set(seed=1), _set(seed=1), _set(seed=2)
     np.testing.assert_array_equal(one.train.images, same.train.images)
     assert np.abs(one.train.images.astype(int) - other.train.images).max() > 0
-    assert not set(one.train.pose_degrees) & set(one.test.pose_degrees)  # type: ignore[arg-type]
+    train, test = one.train.pose_degrees, one.test.pose_degrees
+    assert train is not None
+    assert test is not None
+    assert not set(train) & set(test)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Networks, pooling and the fast convolution."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 
 from flowjax_inv.convolutions import Conv3x3, convolve, convolve_sliced
-from flowjax_inv.networks import MLP, SimpleConv, max_pool_pairs
+from flowjax_inv.networks import MLP, SimpleConv, max_pool_2x2
 
 
 @pytest.mark.parametrize("size", [28, 32])
@@ -15,7 +17,7 @@ def test_simple_conv_is_the_papers_network(size: int) -> None:
     """Layer by layer from public operations, at both sizes the paper's pooling was made for."""
     images = jax.random.uniform(jax.random.key(0), (2, size, size, 3))
     net = SimpleConv(5, width=4)
-    variables = net.init(jax.random.key(1), images)
+    variables: Any = net.init(jax.random.key(1), images)
     x = images
     for stage, pool in enumerate((1, 2, 2, 2)):
         p = variables["params"][f"conv{stage}"]
@@ -25,9 +27,8 @@ def test_simple_conv_is_the_papers_network(size: int) -> None:
     last = size // 8
     x = nn.max_pool(x, (last, last), (last, last)).reshape(2, -1)
     head = variables["params"]["head"]
-    np.testing.assert_allclose(
-        net.apply(variables, images), x @ head["kernel"] + head["bias"], rtol=1e-4, atol=1e-5
-    )
+    logits: Any = net.apply(variables, images)
+    np.testing.assert_allclose(logits, x @ head["kernel"] + head["bias"], rtol=1e-4, atol=1e-5)
 
 
 def test_simple_conv_counts() -> None:
@@ -45,30 +46,34 @@ def test_simple_conv_refuses_tiny_pictures() -> None:
 def test_batch_norm_updates_in_training_alone() -> None:
     net = SimpleConv(4, width=2, batch_norm=True)
     images = jax.random.normal(jax.random.key(0), (8, 8, 8, 1)) + 3
-    variables = net.init(jax.random.key(1), images)
-    _, changed = net.apply(variables, images, train=True, mutable=["batch_stats"])
-    before, after = (v["batch_stats"]["norm0"]["mean"] for v in (variables, changed))
+    variables: Any = net.init(jax.random.key(1), images)
+    result: Any = net.apply(variables, images, train=True, mutable=["batch_stats"])
+    before, after = (v["batch_stats"]["norm0"]["mean"] for v in (variables, result[1]))
     assert np.abs(after - before).max() > 1e-3
     net.apply(variables, images, train=False)  # needs nothing mutable
 
 
-@pytest.mark.parametrize(("size", "shape"), [(1, (5, 7)), (2, (5, 7)), (4, (9, 12))])
-def test_pooling_equals_flax(size: int, shape: tuple[int, int]) -> None:
-    x = jax.random.normal(jax.random.key(0), (2, *shape, 3))
-    expected = nn.max_pool(x, (size, size), (size, size))
-    np.testing.assert_array_equal(max_pool_pairs(x, size), expected)
+@pytest.mark.parametrize("shape", [(4, 6), (5, 7)])
+def test_pooling_equals_flax_in_value_and_gradient(shape: tuple[int, int]) -> None:
+    """Ties included: rounding to quarters makes many; both give the first entry the gradient."""
+    x = jnp.round(jax.random.normal(jax.random.key(0), (2, *shape, 3)) * 2) / 4
 
+    def both(pool):
+        return jax.vjp(pool, x)
 
-def test_pooling_refuses_other_sizes() -> None:
-    with pytest.raises(ValueError, match="size is 3; max_pool_pairs wants a power of two"):
-        max_pool_pairs(jnp.zeros((1, 6, 6, 1)), 3)
+    ours, our_pull = both(max_pool_2x2)
+    theirs, their_pull = both(lambda x: nn.max_pool(x, (2, 2), (2, 2)))
+    np.testing.assert_array_equal(ours, theirs)
+    pull = jax.random.normal(jax.random.key(1), ours.shape)
+    np.testing.assert_array_equal(our_pull(pull)[0], their_pull(pull)[0])
 
 
 def test_mlp_shapes() -> None:
     net = MLP(4, hidden=(6,))
-    variables = net.init(jax.random.key(0), jnp.zeros((3, 5, 4, 2)))
+    variables: Any = net.init(jax.random.key(0), jnp.zeros((3, 5, 4, 2)))
+    logits: Any = net.apply(variables, jnp.zeros((3, 5, 4, 2)))
     assert variables["params"]["dense0"]["kernel"].shape == (40, 6)
-    assert net.apply(variables, jnp.zeros((3, 5, 4, 2))).shape == (3, 4)
+    assert logits.shape == (3, 4)
 
 
 @pytest.mark.parametrize("batch", [5, 32, 70])
@@ -88,9 +93,7 @@ def test_sliced_convolution_equals_lax(batch: int) -> None:
 def test_conv3x3_is_flax_conv() -> None:
     x = jax.random.normal(jax.random.key(0), (2, 6, 5, 3))
     variables = Conv3x3(4).init(jax.random.key(1), x)
+    expected: Any = nn.Conv(4, (3, 3)).apply(variables, x)
     for gradient in ("auto", "lax", "sliced"):
-        np.testing.assert_allclose(
-            Conv3x3(4, gradient).apply(variables, x),
-            nn.Conv(4, (3, 3)).apply(variables, x),
-            atol=1e-6,
-        )
+        ours: Any = Conv3x3(4, gradient).apply(variables, x)
+        np.testing.assert_allclose(ours, expected, atol=1e-6)

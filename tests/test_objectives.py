@@ -1,5 +1,7 @@
 """Terms of the loss."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,8 +37,9 @@ def test_jensen_and_equality_for_one_view() -> None:
 
 
 def test_unknown_average() -> None:
+    average: Any = "mean"
     with pytest.raises(ValueError, match='average is "mean"; allowed: losses, logits, probs'):
-        view_cross_entropy(LOGITS, LABELS, "mean")  # type: ignore[arg-type]
+        view_cross_entropy(LOGITS, LABELS, average)
 
 
 def test_score_function_gradient_is_that_of_the_expectation() -> None:

@@ -1,5 +1,7 @@
 """The step: what is updated when, equalities it must keep, and the known optimum."""
 
+from typing import Any, Literal
+
 import chex
 import flax.linen as nn
 import jax
@@ -80,7 +82,7 @@ def test_identity_trains_the_classifier_on_the_originals() -> None:
     """With the point mass, views are the originals, and alpha multiplies nothing."""
     objective = Objective(include_original=False)
     state, step = build(distribution=Identity(dim=1), objective=objective)
-    logits = MLP(3, hidden=(8,)).apply(
+    logits: Any = MLP(3, hidden=(8,)).apply(
         {"params": state.params["classifier"]}, IMAGES[:8].astype(jnp.float32) / 255
     )
     after = step(copy(state), IMAGES, LABELS, np.arange(8))
@@ -92,9 +94,7 @@ def test_the_loss_is_its_terms() -> None:
     objective = Objective(copies=3, average="probs")
     state, step = build(objective=objective, controller=Constant(0.7))
     totals = step(copy(state), IMAGES, LABELS, np.arange(8)).totals
-    expected = (
-        totals["cross_entropy"] + totals["cross_entropy_original"] - 0.7 * totals["entropy"]
-    )
+    expected = totals["cross_entropy"] + totals["cross_entropy_original"] - 0.7 * totals["entropy"]
     np.testing.assert_allclose(totals["loss"], expected, rtol=1e-5)
 
 
@@ -174,7 +174,7 @@ class StepClassifier(nn.Module):
 
 
 @pytest.mark.parametrize("bijection", ["coupling", "spline"])
-def test_the_known_optimum_of_a_fixed_classifier(bijection: str) -> None:
+def test_the_known_optimum_of_a_fixed_classifier(bijection: Literal["coupling", "spline"]) -> None:
     """g* is proportional to f^(1/alpha): on a step of +-60 degrees, uniform on that arc.
 
     The entropy of the optimum is log(60/180 * 2) = log(2/3); its half-range 60 degrees.
@@ -194,9 +194,7 @@ def test_the_known_optimum_of_a_fixed_classifier(bijection: str) -> None:
     state = training.init_state(
         classifier, distribution, optimizer, controller, images[:2], key=jax.random.key(0)
     )
-    step = training.make_step(
-        classifier, distribution, ROTATION, optimizer, controller, objective
-    )
+    step = training.make_step(classifier, distribution, ROTATION, optimizer, controller, objective)
     for _ in range(400):
         state = step(state, images, jnp.zeros(64, jnp.int32), np.arange(64))
     density = distribution.apply(

@@ -1,7 +1,7 @@
 """The conditional normalizing flow: the paper's density, and a spline on the box beside it."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import distrax
 import flax.linen as nn
@@ -33,17 +33,19 @@ class FlowDistribution(distrax.Distribution):
 
     def __init__(self, base: distrax.Distribution, bijector: distrax.Bijector):
         super().__init__()
-        self.base, self.bijector = base, bijector
+        # Distrax types arrays and shapes as unions with NumPy's and TFP's: ours are plain.
+        self.base: Any = base
+        self.bijector: Any = bijector
 
     @property
     def event_shape(self) -> tuple[int, ...]:
         """(d,)."""
-        return self.base.event_shape  # pyright: ignore[reportReturnType]  # ours are tuples
+        return self.base.event_shape
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """(N,)."""
-        return self.base.batch_shape  # pyright: ignore[reportReturnType]  # ours are tuples
+        return self.base.batch_shape
 
     def _sample_n(self, key: jax.Array, n: int) -> jax.Array:
         return self._sample_n_and_log_prob(key, n)[0]
@@ -98,7 +100,7 @@ class Flow(ConditionalDistribution):
         nothing is clamped after the flow, and every log-determinant is that of the map used.
     """
 
-    embed: nn.Module = None  # type: ignore[assignment]  # required; Linen wants a default here
+    embed: nn.Module
     periodic: Sequence[bool] = ()
     bijection: Literal["coupling", "spline"] = "coupling"
     layers: int = 12
@@ -139,9 +141,7 @@ class Flow(ConditionalDistribution):
     def _conditioner(
         self, embedding: jax.Array, inputs: int, outputs: int, name: str
     ) -> bijections.Conditioner:
-        net = bijections.ConditionerNet(
-            inputs, outputs, self.width, self.hidden_layers, name=name
-        )
+        net = bijections.ConditionerNet(inputs, outputs, self.width, self.hidden_layers, name=name)
         return net(embedding)
 
     def _couplings(self, embedding: jax.Array) -> list[distrax.Bijector]:
@@ -172,9 +172,7 @@ class Flow(ConditionalDistribution):
             conditioner = self._conditioner(
                 embedding, 2 * self.dim, self.dim * (3 * self.bins + 1), name=f"spline{layer}"
             )
-            chain.append(
-                bijections.spline_coupling(kept, conditioner, self.bins, self._periodic)
-            )
+            chain.append(bijections.spline_coupling(kept, conditioner, self.bins, self._periodic))
         return chain
 
     def _shift(self, embedding: jax.Array) -> distrax.Bijector:

@@ -146,9 +146,10 @@ def summary(results: Mapping[str, Any]) -> str:
     """
     rows = headline(results)
     marks = {True: "met", False: "MISSED", None: ""}
-    names, values = (max((len(cell) for cell in column), default=0) for column in (
-        [row.name for row in rows], [row.value for row in rows]
-    ))
+    names, values = (
+        max((len(cell) for cell in column), default=0)
+        for column in ([row.name for row in rows], [row.value for row in rows])
+    )
     return "\n".join(
         f"  {row.name:<{names}}  {row.value:>{values}}  {row.target}  {marks[row.passed]}".rstrip()
         for row in rows

@@ -1,0 +1,65 @@
+"""Keep the figures of finished runs and write the README's results table from them.
+
+    python -m experiments.publish mario_iggy runs/seed0 runs/seed1 runs/seed2
+    python -m experiments.publish                    # only the table, from what is kept
+
+Copies config, environment and results of each run to docs/results/NAME/SEED/.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.command_line import UsageError, leave
+from flowjax_inv.report.tables import replace_between_markers, results_table
+
+__all__ = ["publish", "readme_with_table"]
+
+ROOT = Path(__file__).parents[1]
+_KEPT = ("config.json", "environment.json", "results.json")
+
+
+def publish(name: str, runs: Sequence[Path], results: Path) -> None:
+    """Copy the figures of runs to `results`/NAME/SEED/.
+
+    Args:
+        name: of the row in the table.
+        runs: folders of finished runs, one per seed.
+        results: docs/results, or another folder.
+
+    Raises:
+        UsageError: if a run is not finished.
+    """
+    for run in runs:
+        missing = [file for file in _KEPT if not (run / file).is_file()]
+        if missing:
+            raise UsageError(f"{run} has no {missing[0]}; give the folder of a finished run.")
+        seed = json.loads((run / "results.json").read_text(encoding="utf-8"))["seed"]
+        target = results / name / str(seed)
+        target.mkdir(parents=True, exist_ok=True)
+        for file in _KEPT:
+            shutil.copyfile(run / file, target / file)
+
+
+def readme_with_table(readme: str, results: Path) -> str:
+    """Return the README's text with the table made from `results`."""
+    return replace_between_markers(readme, results_table(results))
+
+
+def _main(arguments: Sequence[str]) -> None:
+    results, readme = ROOT / "docs" / "results", ROOT / "README.md"
+    try:
+        if arguments:
+            publish(arguments[0], [Path(run) for run in arguments[1:]], results)
+        text = readme_with_table(readme.read_text(encoding="utf-8"), results)
+    except (UsageError, ValueError) as error:
+        leave(error)
+    else:
+        readme.write_text(text, encoding="utf-8")
+        print(f"table in {readme.name}: {len(list(results.glob('*/*/results.json')))} runs")
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

@@ -1,0 +1,151 @@
+"""Configs: every field has one reader, every bad value one clear line."""
+
+import ast
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments import build, defaults, mario_iggy
+from experiments.command_line import UsageError, available_configs, check_arguments
+from flowjax_inv.data.sprites import mario_iggy as make_set
+
+ROOT = Path(__file__).parents[1]
+CONFIG = "--config=experiments/mario_iggy.py"
+
+
+def _read_in_sources() -> set[str]:
+    """Every config.a.b, section.b, ... that experiments/ reads as an attribute."""
+    names = set()
+    for path in (ROOT / "experiments").glob("*.py"):
+        if path.name in ("defaults.py",) or "\ndef get_config(" in path.read_text():
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                names.add(node.attr)
+    return names
+
+
+def test_every_field_is_read() -> None:
+    """A field belongs to a class of the tables that declares it, or is read by name."""
+    tables = {
+        "classifier": build.NETWORKS.values(),
+        "embedding": build.NETWORKS.values(),
+        "transform": build.TRANSFORMS.values(),
+        "distribution": build.DISTRIBUTIONS.values(),
+        "controller": build.CONTROLLERS.values(),
+    }
+    read = _read_in_sources()
+    for name, _ in defaults.flatten(defaults.FIELDS):
+        section, _, field = name.partition(".")
+        declared = {f.name for cls in tables.get(section, ()) for f in dataclasses.fields(cls)}
+        if section == "data":
+            declared = set(make_set.__kwdefaults__ or {}) | {"sprites"}
+        assert name.rpartition(".")[2] in declared | read, f"nobody reads config.{name}"
+
+
+def test_defaults_agree_with_the_classes() -> None:
+    """A class's own default and the field's are one value: no second place for decisions."""
+    for section, cls in (
+        ("distribution", build.DISTRIBUTIONS["flow"]),
+        ("controller", build.CONTROLLERS["band"]),
+    ):
+        own = {f.name: f.default for f in dataclasses.fields(cls)}
+        for name, field in defaults.FIELDS[section].items():
+            if name in own and own[name] is not dataclasses.MISSING and name != "name":
+                assert own[name] == field.value, f"{section}.{name}"
+
+
+@pytest.mark.parametrize("path", available_configs())
+def test_every_variant_is_a_valid_config(path: str) -> None:
+    source = (ROOT / path).read_text()
+    variants = set(re.findall(r"`:(\w+)`", ast.get_docstring(ast.parse(source)) or ""))
+    assert "smoke" in variants
+    for variant in {"", *variants}:
+        defaults.check(mario_iggy.get_config(variant))
+
+
+def test_fields_are_locked() -> None:
+    config = defaults.get_config()
+    with pytest.raises(AttributeError, match="epoch"):
+        config.train.epoch = 3
+
+
+BAD_VALUES = [
+    ("train.epochs", 0, r"config.train.epochs is 0 \(.*\); allowed: 1 .. inf"),
+    ("optimizer.classifier.learning_rate", float("nan"), "learning_rate is nan .*allowed: above 0"),
+    ("optimizer.distribution.learning_rate", -1.0, "learning_rate is -1.0 .*allowed: above 0"),
+    ("controller.value", float("inf"), "controller.value is inf"),
+    ("objective.copies", -2, "objective.copies is -2"),
+    ("data.half_range_degrees", 0.0, "half_range_degrees is 0.0 .*allowed: above 0, at most 90"),
+    ("transform.half_range", (90.0, -1.0), r"half_range is \(90.0, -1.0\)"),
+    ("distribution.base", "boxx", "base is 'boxx' .*allowed: mixture, box, unit_box; did you mean"),
+    ("distribution.name", "flwo", "did you mean flow"),
+    ("seed", -1, "config.seed is -1"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "text"), BAD_VALUES, ids=[b[0] for b in BAD_VALUES])
+def test_bad_values_are_refused_with_their_range(name, value, text) -> None:
+    config = defaults.get_config()
+    *sections, field = name.split(".")
+    section = config
+    for part in sections:
+        section = section[part]
+    section[field] = value
+    with pytest.raises(ValueError, match=text) as caught:
+        defaults.check(config)
+    assert "\n" not in str(caught.value)
+
+
+def test_burn_in_must_leave_an_epoch_and_a_batch_fit() -> None:
+    config = defaults.get_config()
+    config.objective.burn_in_epochs = config.train.epochs
+    with pytest.raises(ValueError, match="burn_in_epochs is 250 of config.train.epochs=250"):
+        defaults.check(config)
+    config.objective.burn_in_epochs = 0
+    config.train.batch_size = 20_000
+    with pytest.raises(ValueError, match="batch_size is 20000; allowed: 1 .. 12000"):
+        defaults.check(config)
+
+
+BAD_LINES = [
+    ([], "--config is missing; available: experiments/mario_iggy.py"),
+    (["--config"], "--config is missing; available"),
+    (["--config=experiments/mario.py"], "experiments/mario.py is not a file; available: exp"),
+    (["--config=experiments/build.py"], "experiments/build.py has no get_config"),
+    ([CONFIG + ":samll"], 'variant "samll" is unknown; allowed: paper, smoke'),
+    ([CONFIG, "--config.train.epoch=3"], "no field train.epoch; did you mean train.epochs"),
+    ([CONFIG, "--config.distribution.layer=3"], "did you mean distribution.layers"),
+    ([CONFIG, "--noconfig.train.shufle"], "no field train.shufle; did you mean train.shuffle"),
+    ([CONFIG, "--config.zzz=3"], "no field zzz; the fields are listed in experiments/defaults.py"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), BAD_LINES, ids=[b[1][:30] for b in BAD_LINES])
+def test_bad_command_lines(arguments, text, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(UsageError, match=re.escape(text)):
+        check_arguments(["run.py", *arguments])
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], [CONFIG, "--config.seed=3", "--config.train.shuffle=false"],
+                  ["--config", "experiments/mario_iggy.py:smoke", "--workdir=x"]]
+)  # fmt: skip
+def test_good_command_lines(arguments, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    check_arguments(["run.py", *arguments])
+
+
+def test_every_choice_is_in_its_table() -> None:
+    for field, table in (
+        ("classifier", build.NETWORKS),
+        ("embedding", build.NETWORKS),
+        ("transform", build.TRANSFORMS),
+        ("distribution", build.DISTRIBUTIONS),
+        ("controller", build.CONTROLLERS),
+        ("data", build.SETS),
+    ):
+        assert set(defaults.FIELDS[field]["name"].choices) == set(table)

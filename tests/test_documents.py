@@ -1,0 +1,97 @@
+"""What the documents say is so: README code runs, its table is generated, names exist."""
+
+import ast
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import flowjax_inv
+from experiments import publish
+from experiments.command_line import UsageError
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_readmes_example_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(blocks) == 1
+    names: dict = {}
+    exec(compile(blocks[0], "README.md", "exec"), names)
+    assert names["views"].shape == (20, 8, 32, 32, 3)
+    assert names["probabilities"].shape == (8, 10)
+
+
+def test_the_readmes_table_is_the_generated_one() -> None:
+    assert publish.readme_with_table(README, ROOT / "docs" / "results") == README
+
+
+def test_every_place_the_readme_names_exists() -> None:
+    for place in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / place).exists(), place
+    assert len(README.splitlines()) <= 110
+
+
+def _modules() -> list[str]:
+    return sorted(
+        m.name for m in pkgutil.walk_packages(flowjax_inv.__path__, "flowjax_inv.")
+    )
+
+
+@pytest.mark.parametrize("name", _modules())
+def test_every_public_name_is_listed_and_documented(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    for public in getattr(module, "__all__", ()):
+        thing = getattr(module, public)
+        if callable(thing):
+            assert thing.__doc__, f"{name}.{public} has no docstring"
+
+
+LAYERS = (  # lower rooms first; a file imports from rooms above it in this list only
+    "matrices", "convolutions", "warps", "transforms", "networks", "bijections", "distributions",
+    "objectives", "controllers", "metrics", "data", "inference", "training", "checkpoints", "report",
+)  # fmt: skip
+
+
+def test_imports_run_downward() -> None:
+    """No cycle of rooms; nothing in the library knows experiments; inference knows no training."""
+    for path in (ROOT / "flowjax_inv").rglob("*.py"):
+        room = path.relative_to(ROOT / "flowjax_inv").parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            assert not node.module.startswith("experiments"), path
+            if node.module == "flowjax_inv":
+                used = [alias.name for alias in node.names]
+            elif node.module.startswith("flowjax_inv."):
+                used = [node.module.split(".")[1]]
+            else:
+                continue
+            for other in used:
+                if other != room:
+                    assert LAYERS.index(other) < LAYERS.index(room), f"{path}: {other}"
+    report_and_inference = ("report", "inference")
+    for room in report_and_inference:
+        for path in (ROOT / "flowjax_inv").glob(f"{room}*/*.py"):
+            assert "training" not in path.read_text().split("import", 1)[-1].split("\n\n\n")[0]
+
+
+def test_publish_copies_and_refuses(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    with pytest.raises(UsageError, match="has no config.json; give the folder of a finished run"):
+        publish.publish("x", [run], tmp_path / "results")
+    for name in ("config.json", "environment.json"):
+        (run / name).write_text("{}")
+    (run / "results.json").write_text('{"seed": 4, "test_accuracy": 0.5}')
+    publish.publish("x", [run], tmp_path / "results")
+    assert (tmp_path / "results" / "x" / "4" / "results.json").exists()
+    text = publish.readme_with_table(
+        "<!-- results:begin -->\n<!-- results:end -->\n", tmp_path / "results"
+    )
+    assert "| x | 1 |" in text
+    assert "50.0" in text

@@ -1,0 +1,265 @@
+"""Whole runs: command to report, resume after a kill, refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import defaults, mario_iggy
+from experiments.run import train_and_evaluate
+from flowjax_inv.checkpoints import Checkpoints
+
+ROOT = Path(__file__).parents[1]
+
+
+def smoke(**fields):
+    config = mario_iggy.get_config("smoke")
+    with config.unlocked():
+        for name, value in fields.items():
+            *sections, field = name.split("__")
+            section = config
+            for part in sections:
+                section = section[part]
+            section[field] = value
+    return config
+
+
+def command(workdir: Path, *overrides: str) -> list[str]:
+    return [
+        sys.executable, "-m", "experiments.run", "--config=experiments/mario_iggy.py:smoke",
+        f"--workdir={workdir}", *overrides,
+    ]  # fmt: skip
+
+
+def run(workdir: Path, *overrides: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command(workdir, *overrides), cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    workdir = tmp_path_factory.mktemp("runs") / "one"
+    train_and_evaluate(smoke(), workdir, command="python -m experiments.run --config=X")
+    return workdir
+
+
+@pytest.mark.slow
+def test_a_run_leaves_its_folder(finished: Path) -> None:
+    present = {path.name for path in finished.iterdir()}
+    assert present == {
+        "config.json", "environment.json", "metrics.jsonl", "results.json", "evaluation.npz",
+        "report.html", "figures", "checkpoints",
+    }  # fmt: skip
+    results = json.loads((finished / "results.json").read_text())
+    for name in ("half_range_degrees", "half_range_raw_degrees", "outside_share",
+                 "kolmogorov_distance", "test_accuracy", "test_accuracy_averaged", "seconds",
+                 "seed", "entropy", "collapsed", "saturated"):  # fmt: skip
+        assert name in results
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").open()]
+    assert [line["step"] for line in lines] == [4, 8, 12, 16]
+    assert "test_accuracy" in lines[1]
+    assert "test_accuracy" not in lines[0]
+    figures = {path.name for path in (finished / "figures").iterdir()}
+    assert {"density.png", "curves.png", "views.png", "half_range.png"} <= figures
+
+
+@pytest.mark.slow
+def test_nothing_in_the_folder_names_the_machine(finished: Path) -> None:
+    for name in ("config.json", "environment.json", "metrics.jsonl", "results.json"):
+        text = (finished / name).read_text()
+        assert str(finished) not in text
+        assert str(Path.home()) not in text
+        assert str(ROOT) not in text
+
+
+@pytest.mark.slow
+def test_a_finished_run_says_so_and_is_left_alone(finished: Path, capsys) -> None:
+    before = (finished / "results.json").read_text()
+    train_and_evaluate(smoke(), finished)
+    assert "already finished" in capsys.readouterr().out
+    assert (finished / "results.json").read_text() == before
+
+
+@pytest.mark.slow
+def test_another_config_is_refused_and_named(finished: Path) -> None:
+    with pytest.raises(ValueError, match=r"seed: 0 there, 5 here\); take that config or an empty"):
+        train_and_evaluate(smoke(seed=5), finished)
+
+
+@pytest.mark.slow
+def test_a_run_is_a_function_of_its_seed(finished: Path, tmp_path: Path) -> None:
+    train_and_evaluate(smoke(), tmp_path / "again")
+    train_and_evaluate(smoke(seed=1), tmp_path / "other")
+    texts = [(p / "metrics.jsonl").read_text() for p in (finished, tmp_path / "again")]
+    assert texts[0] == texts[1]
+    assert (tmp_path / "other" / "metrics.jsonl").read_text() != texts[0]
+
+
+VARIANTS = {
+    "identity": {"distribution__name": "identity"},
+    "map_coordinates": {"transform__warp": "map_coordinates"},
+    "paper": {
+        "distribution__bijection": "coupling", "distribution__layers": 2,
+        "distribution__base": "mixture",
+    },
+    "decoupled": {"transform__name": "decoupled"},
+    "crop": {"transform__name": "crop"},
+    "band_and_burn_in": {"controller__name": "band", "objective__burn_in_epochs": 1},
+    "three_modes": {
+        "data__modes": 3, "data__half_range_degrees": 30.0, "data__train_size": 252,
+        "data__test_size": 36, "transform__subgroup": "rotation",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
+    results = train_and_evaluate(smoke(**VARIANTS[name]), tmp_path / name)
+    assert 0 <= results["test_accuracy_averaged"] <= 1
+    assert (tmp_path / name / "report.html").stat().st_size > 10_000
+    if name in ("identity", "crop", "decoupled"):
+        assert "half_range_degrees" not in results
+    else:
+        assert np.isfinite(results["half_range_degrees"])
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path: Path) -> None:
+    config = smoke(optimizer__classifier__learning_rate=1e30)
+    with pytest.raises(FloatingPointError, match="steps before step .*lower a learning rate"):
+        train_and_evaluate(config, tmp_path / "nan")
+
+
+RESUME = (
+    "--config.classifier.batch_norm=true", "--config.embedding.batch_norm=true",
+    "--config.distribution.base=mixture", "--config.controller.name=band",
+    "--config.train.epochs=8", "--config.train.log_every=1", "--config.train.checkpoint_every=20",
+)  # fmt: skip
+
+
+def _steps(workdir: Path) -> list[int]:
+    path = workdir / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line)["step"] for line in lines if line.endswith("\n")]
+
+
+def _kill_between_saves(workdir: Path) -> int:
+    """Start a run, SIGKILL it well after the save of step 20 and before that of step 40."""
+    process = subprocess.Popen(
+        command(workdir, *RESUME), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        while process.poll() is None:
+            if any(step >= 24 for step in _steps(workdir)):
+                # Stop first: while it stands still, look whether the place is the right one.
+                os.kill(process.pid, signal.SIGSTOP)
+                break
+            time.sleep(0.002)
+        assert process.poll() is None, "the run ended before it could be killed"
+    finally:
+        process.kill()
+        process.wait()
+    return max(_steps(workdir))
+
+
+@pytest.mark.slow
+def test_a_killed_run_continues_bit_for_bit(tmp_path: Path) -> None:
+    """BatchNorm, mixture base and controller on; killed strictly between two saves."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run(whole, *RESUME).returncode == 0
+    last = _kill_between_saves(killed)
+    config = json.loads((killed / "config.json").read_text())
+    config.pop("command")
+    with Checkpoints(killed / "checkpoints", config) as checkpoints:
+        saved = checkpoints.latest_step()
+    assert saved == 20
+    assert saved < last < 40
+    done = run(killed, *RESUME)
+    assert done.returncode == 0, done.stderr
+    assert "continuing at step 20 of 64" in done.stdout
+    assert (killed / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+    one, two = (_arrays(folder / "checkpoints" / "64") for folder in (whole, killed))
+    assert one.keys() == two.keys()
+    assert any("distribution" in name for name in one)
+    assert any("batch_stats" in name for name in one)
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, two[name], err_msg=name)
+
+
+def _arrays(folder: Path) -> dict[str, np.ndarray]:
+    """Every array of a checkpoint by its path, keys as their bits."""
+    import jax
+    import orbax.checkpoint as ocp
+
+    tree = ocp.StandardCheckpointer().restore(folder / "state")
+
+    def plain(value):
+        is_key = hasattr(value, "dtype") and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(value) if is_key else value)
+
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): plain(value) for path, value in leaves}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (["--config.train.epochs=0"], "error: config.train.epochs is 0"),
+        (["--config.data.sprites=absent.npz"], "error: sprites file absent.npz cannot be read"),
+        (["--config.train.epohcs=3"], "error: config has no field train.epohcs; did you mean"),
+        (["extra"], "error: unexpected argument extra"),
+        (["--config.train.epochs=1.5"], "config.train.epochs"),
+    ],
+)
+def test_wrong_commands_end_in_one_line(overrides, text, tmp_path: Path) -> None:
+    done = run(tmp_path / "x", *overrides)
+    assert done.returncode != 0
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "x" / "results.json").exists()
+
+
+@pytest.mark.slow
+def test_missing_config_lists_the_available_ones() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.run"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --config is missing; available: experiments/mario_iggy")
+
+
+@pytest.mark.slow
+def test_sprites_are_learned_to_their_true_range(tmp_path: Path) -> None:
+    """Rotation alone, a third of the full budget, at full optimisation: within 15 degrees of 90."""
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    overrides = (
+        "--config.transform.subgroup=rotation", "--config.train.epochs=2",
+        "--config.evaluation.poses=12", "--config.data.train_size=8000",
+    )  # fmt: skip
+    line = [sys.executable, "-m", "experiments.run", "--config=experiments/mario_iggy.py",
+            f"--workdir={tmp_path / 'short'}", *overrides]  # fmt: skip
+    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "short" / "results.json").read_text())
+    assert results["half_range_degrees"] == pytest.approx(90, abs=15)
+    assert results["outside_share"] < 0.1
+    assert results["test_accuracy"] > 0.97
+
+
+def test_defaults_are_the_papers() -> None:
+    """What a reader of the paper would look for first."""
+    config = defaults.get_config()
+    assert config.distribution.layers == 12
+    assert config.distribution.width == 64
+    assert config.distribution.base == "mixture"
+    assert config.data.half_range_degrees == 90
+    assert (config.data.train_size, config.data.test_size) == (12_000, 600)
