@@ -113,9 +113,7 @@ def objective(config: Config) -> Objective:
     return Objective(**_fields(Objective, config.objective))
 
 
-def optimizer(
-    config: Config, *, total_steps: int
-) -> optax.GradientTransformation:
+def optimizer(config: Config, *, total_steps: int) -> optax.GradientTransformation:
     """Return the two optimizers of `config.optimizer`, each with its schedule and weight decay."""
 
     def kernels(params: Any) -> Any:

@@ -93,7 +93,8 @@ def density_by_pose(
         return {}, {}
     section = config.evaluation
     classes, poses = len(data.class_names), section.poses
-    offsets = np.linspace(-half_range, half_range, poses)
+    # Middles of equal parts: at the very end of an arc two classes share one picture.
+    offsets = ((np.arange(poses) + 0.5) / poses * 2 - 1) * half_range
     # A first centre of -180 is shown as 180: poses then run upward without a jump.
     first = np.where(centres[:, :1] == -180.0, 180.0, centres[:, :1])
     pose = first + offsets
@@ -126,7 +127,7 @@ def density_by_pose(
             for i in range(classes)
         ]
     )
-    shown = np.linspace(0, poses - 1, 5).round().astype(int)[[0, 1, 2, 3, 4]]
+    shown = (poses * np.array([0.1, 0.3, 0.5, 0.7, 0.9])).astype(int)
     views = 12
     picture = to_float(jnp.asarray(images)).reshape(classes, poses, *images.shape[1:])[:, shown]
     view_theta = jnp.moveaxis(theta[:, shown, :views], 2, 0)

@@ -8,12 +8,10 @@ Other sets: --config.data.half_range_degrees=45; three modes: --config.data.mode
 --config.data.half_range_degrees=30. Rotation alone: --config.transform.subgroup=rotation.
 """
 
-import ml_collections
-
 from experiments import defaults
 
 
-def get_config(variant: str = "") -> ml_collections.ConfigDict:
+def get_config(variant: str = "") -> defaults.Config:
     """Return the config of a variant: "", "paper" or "smoke"."""
     if variant not in ("", "paper", "smoke"):
         raise ValueError(f'variant "{variant}" is unknown; allowed: paper, smoke, or none.')
@@ -24,7 +22,7 @@ def get_config(variant: str = "") -> ml_collections.ConfigDict:
     config.classifier.width = 8
     for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
         optimizer.learning_rate, optimizer.final_fraction = 3e-3, 0.02
-    config.controller.name, config.controller.start, config.controller.end = "ramp", 0.3, 0.9
+    config.controller.name, config.controller.start, config.controller.end = "ramp", 0.3, 0.8
     flow = config.distribution
     flow.base = "box"
     if variant == "paper":

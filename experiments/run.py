@@ -186,7 +186,6 @@ def train_and_evaluate(
             data.test,
             config.evaluation,
             key=state.key,
-
         ),
         "log_volume": transform.dim * math.log(2.0),
         "entropy_floor": config.alarms.entropy_floor,

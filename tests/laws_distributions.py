@@ -18,7 +18,7 @@ from flowjax_inv.distributions.base import ConditionalDistribution
 
 IMAGES = jax.random.uniform(jax.random.key(5), (3, 4, 3, 1))
 # Midpoint grids of the box by dimension, as fine as a test may pay for.
-POINTS = {1: 20_000, 2: 700, 3: 140}
+POINTS = {1: 4_000, 2: 400, 3: 80}
 
 
 class Pixels(nn.Module):
@@ -80,14 +80,14 @@ def _log_prob_on_grid(case: Case, variables: Any = None) -> tuple[np.ndarray, np
 def integrates_to_one(case: Case) -> None:
     _, log_prob, cell = _log_prob_on_grid(case)
     total = np.exp(log_prob.astype(np.float64)).sum(0) * cell
-    np.testing.assert_allclose(total, 1.0, atol=0.02 if case.module.dim == 3 else 0.01)
+    np.testing.assert_allclose(total, 1.0, atol=0.03 if case.module.dim == 3 else 0.01)
 
 
 def samples_follow_the_density(case: Case) -> None:
     """Binned chi-square at level 1e-4 per image: bins with an expectation below 20 are joined."""
     from scipy import stats
 
-    dim, count = case.module.dim, 20_000
+    dim, count = case.module.dim, 8_000
     sides = {1: 40, 2: 10, 3: 5}[dim]
     theta = np.asarray(
         jax.jit(lambda key: case.density().sample(seed=key, sample_shape=(count,)))(
@@ -181,7 +181,7 @@ def gradient_is_that_of_the_expectation(case: Case) -> None:
 
         return jax.jvp(value, (0.0,), (1.0,))[1]
 
-    draws = np.concatenate([by_samples(jax.random.key(s)) for s in range(10)])
+    draws = np.concatenate([by_samples(jax.random.key(s)) for s in range(8)])
     error = draws.std() / np.sqrt(len(draws))
     assert abs(draws.mean() - expected) < 4 * error + 0.01 * abs(expected) + 1e-3, (
         f"samples {draws.mean():.4f} +- {error:.4f}, quadrature {expected:.4f}"

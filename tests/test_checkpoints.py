@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_training import IMAGES, LABELS, build, copy
@@ -13,7 +14,10 @@ from flowjax_inv.checkpoints import Checkpoints, config_differences
 def test_config_differences_name_fields_on_both_sides() -> None:
     there = {"a": 1, "b": {"c": (1, 2), "d": 3}}
     here = {"a": 1, "b": {"c": [1, 2], "d": 4}, "e": "new"}
-    assert config_differences(there, here) == ["b.d: 3 there, 4 here", "e: (absent) there, new here"]
+    assert config_differences(there, here) == [
+        "b.d: 3 there, 4 here",
+        "e: (absent) there, new here",
+    ]
     assert config_differences(there, there) == []
 
 
@@ -30,7 +34,7 @@ def test_a_state_comes_back_whole(tmp_path: Path) -> None:
         back = checkpoints.restore(fresh)
     assert jax.tree.structure(back) == jax.tree.structure(kept)
     for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(kept), strict=True):
-        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
             a, b = jax.random.key_data(a), jax.random.key_data(b)
         np.testing.assert_array_equal(a, b)
         assert a.dtype == b.dtype

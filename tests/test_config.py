@@ -10,6 +10,7 @@ import pytest
 from experiments import build, defaults, mario_iggy
 from experiments.command_line import UsageError, available_configs, check_arguments
 from flowjax_inv.data.sprites import mario_iggy as make_set
+from flowjax_inv.training import Objective
 
 ROOT = Path(__file__).parents[1]
 CONFIG = "--config=experiments/mario_iggy.py"
@@ -35,6 +36,7 @@ def test_every_field_is_read() -> None:
         "transform": build.TRANSFORMS.values(),
         "distribution": build.DISTRIBUTIONS.values(),
         "controller": build.CONTROLLERS.values(),
+        "objective": [Objective],
     }
     read = _read_in_sources()
     for name, _ in defaults.flatten(defaults.FIELDS):

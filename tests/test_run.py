@@ -197,12 +197,13 @@ def test_a_killed_run_continues_bit_for_bit(tmp_path: Path) -> None:
 def _arrays(folder: Path) -> dict[str, np.ndarray]:
     """Every array of a checkpoint by its path, keys as their bits."""
     import jax
+    import jax.numpy as jnp
     import orbax.checkpoint as ocp
 
     tree = ocp.StandardCheckpointer().restore(folder / "state")
 
     def plain(value):
-        is_key = hasattr(value, "dtype") and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        is_key = hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
         return np.asarray(jax.random.key_data(value) if is_key else value)
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)

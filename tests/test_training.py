@@ -197,7 +197,7 @@ def test_the_known_optimum_of_a_fixed_classifier(bijection: Literal["coupling", 
     step = training.make_step(classifier, distribution, ROTATION, optimizer, controller, objective)
     for _ in range(400):
         state = step(state, images, jnp.zeros(64, jnp.int32), np.arange(64))
-    density = distribution.apply(
+    density: Any = distribution.apply(
         {"params": state.params["distribution"]}, images[:1].astype(jnp.float32) / 255
     )
     theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(2), sample_shape=(4_000,))

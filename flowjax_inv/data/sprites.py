@@ -33,7 +33,7 @@ def load_sprites(path: str | Path | None = None) -> np.ndarray:
             return load_sprites(shipped)
     wanted = "an .npz with keys mario and iggy, each (1, 3, 32, 32) floats in [0, 1]"
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             missing = [key for key in _KEYS if key not in file]
             if missing:
                 raise ValueError(

@@ -82,10 +82,14 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
 
 
 def _spread_over(poses: np.ndarray, centre: float, count: int) -> list[int]:
-    """Choose `count` different poses, evenly spread, those that point left first."""
+    """Choose `count` different poses, evenly spread, those that point left first.
+
+    Middles of equal parts: at the very end of an arc the picture belongs to two classes.
+    """
     offsets = wrap(poses - centre)
     chosen: list[int] = []
-    for target in np.linspace(offsets.min(), offsets.max(), count):
+    for part in range(count):
+        target = offsets.min() + (part + 0.5) / count * np.ptp(offsets)
         distance = np.abs(offsets - target)
         distance[chosen] = np.inf
         chosen.append(int(distance.argmin()))
