@@ -91,6 +91,8 @@ def density_by_pose(
     centres, half_range = data.centres_degrees, data.arc_half_range_degrees
     if centres is None or half_range is None or "rotation" not in transform.names:
         return {}, {}
+    if not distribution.has_density:
+        return {}, {}
     section = config.evaluation
     classes, poses = len(data.class_names), section.poses
     # Middles of equal parts: at the very end of an arc two classes share one picture.

@@ -109,7 +109,7 @@ def init_state(
         "distribution": distribution.init(keys[1], images, train=False),
     }
     params = {name: value.get("params", {}) for name, value in variables.items()}
-    return TrainState(
+    state = TrainState(
         step=jnp.zeros((), jnp.int32),
         key=key,
         params=params,
@@ -118,6 +118,9 @@ def init_state(
         controller=controller.init(),
         totals={name: jnp.zeros((), jnp.float32) for name in _METRICS},
     )
+    # Own buffers: the step donates the state, and neither the caller's key nor a constant that two
+    # fields share may be donated.
+    return jax.tree.map(lambda leaf: leaf.copy(), state)
 
 
 _METRICS = (

@@ -55,7 +55,15 @@ GRADIENT_CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+# One of each family for the fast loop; the others compile for minutes.
+FAST = ("coupling_2", "spline_1", "coupling_box_2")
+
+
+def _marked(names):
+    return [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in names]
+
+
+@pytest.fixture(scope="module", params=_marked(CASES))
 def each(request: pytest.FixtureRequest) -> Case:
     # Twelve layers multiply their noise: less of it keeps the density as broad as the others'.
     spread = 0.1 if "12_layers" in request.param else 0.25
@@ -67,7 +75,7 @@ def test_law(each: Case, law) -> None:
     law(each)
 
 
-@pytest.mark.parametrize("name", GRADIENT_CASES)
+@pytest.mark.parametrize("name", _marked(GRADIENT_CASES))
 def test_gradient(name: str) -> None:
     laws.gradient_is_that_of_the_expectation(case(name, GRADIENT_CASES[name]()))
 

@@ -62,7 +62,7 @@ def test_a_run_leaves_its_folder(finished: Path) -> None:
                  "kolmogorov_distance", "test_accuracy", "test_accuracy_averaged", "seconds",
                  "seed", "entropy", "collapsed", "saturated"):  # fmt: skip
         assert name in results
-    lines = [json.loads(line) for line in (finished / "metrics.jsonl").open()]
+    lines = [json.loads(x) for x in (finished / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [4, 8, 12, 16]
     assert "test_accuracy" in lines[1]
     assert "test_accuracy" not in lines[0]

@@ -173,6 +173,7 @@ class StepClassifier(nn.Module):
         return jnp.stack([40.0 * inside, jnp.zeros_like(inside)], -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bijection", ["coupling", "spline"])
 def test_the_known_optimum_of_a_fixed_classifier(bijection: Literal["coupling", "spline"]) -> None:
     """g* is proportional to f^(1/alpha): on a step of +-60 degrees, uniform on that arc.
