@@ -77,7 +77,8 @@ def test_law(each: Case, law) -> None:
 
 @pytest.mark.parametrize("name", _marked(GRADIENT_CASES))
 def test_gradient(name: str) -> None:
-    laws.gradient_is_that_of_the_expectation(case(name, GRADIENT_CASES[name]()))
+    step = 0.03 if name == "coupling_box_2" else 0.004
+    laws.gradient_is_that_of_the_expectation(case(name, GRADIENT_CASES[name]()), step)
 
 
 def test_straight_through_gives_the_weights_a_gradient_downhill() -> None:
