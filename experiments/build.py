@@ -82,7 +82,15 @@ def transform(config: Config) -> transforms.Transform:
     fields = _fields(cls, config.transform)
     if "entries" in fields:
         fields["entries"] = tuple(fields["entries"])
-    return cls(**fields)
+    chosen = cls(**fields)
+    shifts = [name.startswith("translation") for name in chosen.names]
+    if config.transform.half_range or not any(shifts):
+        return chosen
+    wanted = config.transform.translation_half_range
+    half_range = (
+        wanted if shift else own for shift, own in zip(shifts, chosen.half_range, strict=True)
+    )
+    return dataclasses.replace(chosen, half_range=tuple(half_range))
 
 
 def distribution(

@@ -108,6 +108,7 @@ FIELDS: dict[str, Any] = {
         "basis": Field("augerino", "of affine", choices=("augerino", "scales")),
         "entries": Field("bd", "of decoupled: which of a, b, c, d, e, f are free"),
         "half_range": Field((), "per coordinate, degrees or half-widths; empty: its own", above=0),
+        "translation_half_range": Field(1.0, "half-widths, where half_range is empty", above=0),
         "min_size": Field(0.2, "of crop, share of the picture's side", above=0, high=1),
         "max_size": Field(1.0, "of crop, share of the picture's side", above=0, high=1),
         "warp": Field("gather", "bilinear sampling", choices=("gather", "map_coordinates")),

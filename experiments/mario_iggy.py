@@ -22,6 +22,9 @@ def get_config(variant: str = "") -> defaults.Config:
     config.classifier.width = 8
     for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
         optimizer.learning_rate, optimizer.final_fraction = 3e-3, 0.02
+    # Half a half-width: from further out a thin figure cannot be told up from down, and the density
+    # of a classifier that cannot tell runs away.
+    config.transform.translation_half_range = 0.5
     config.controller.name, config.controller.start, config.controller.end = "ramp", 0.3, 0.8
     flow = config.distribution
     flow.base = "box"
