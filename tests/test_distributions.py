@@ -10,7 +10,7 @@ import pytest
 from laws_distributions import Case, Pixels, case
 
 from flowjax_inv.distributions.base import ConditionalDistribution, bounded, unbounded
-from flowjax_inv.distributions.bases import GaussianMixture
+from flowjax_inv.distributions.bases import GaussianMixture, UniformBox
 from flowjax_inv.distributions.box import Identity
 from flowjax_inv.distributions.flow import Flow
 
@@ -49,7 +49,8 @@ CASES = {
 GRADIENT_CASES = {
     "coupling_one_component_1": lambda: flow(1, components=1),
     "coupling_one_component_2": lambda: flow(2, components=1),
-    "coupling_box_2": lambda: flow(2, base="box"),
+    # Away from the bound of its width, where the width has no gradient to test.
+    "coupling_box_2": lambda: flow(2, base="box", start_scale=0.2),
     "spline_1": CASES["spline_1"],
     "spline_box_2": lambda: flow(2, bijection="spline", base="unit_box", bins=5),
 }
@@ -93,6 +94,18 @@ def test_straight_through_gives_the_weights_a_gradient_downhill() -> None:
     gradient = jax.grad(mean)(jnp.zeros(()), jax.random.key(0), True)
     # d/dlogit of (p - 1/2) at p = 1/2 is 1/4; straight-through is biased towards less.
     assert 0.15 < gradient < 0.35
+
+
+def test_box_samples_carry_the_gradient_of_centre_and_width() -> None:
+    """E[z^2] = loc^2 + width^2 / 12: derivatives 2 loc and width^2 / 6 in log_width."""
+
+    def second_moment(loc: jax.Array, log_width: jax.Array) -> jax.Array:
+        box = UniformBox(loc[None, None], log_width[None, None])
+        return jnp.mean(box.sample(seed=jax.random.key(0), sample_shape=(50_000,)) ** 2)
+
+    by_loc, by_width = jax.grad(second_moment, argnums=(0, 1))(jnp.array(0.3), jnp.log(1.5))
+    assert float(by_loc) == pytest.approx(0.6, rel=0.02)
+    assert float(by_width) == pytest.approx(1.5**2 / 6, rel=0.02)
 
 
 def test_hard_mixture_follows_its_density_and_relaxed_does_not() -> None:

@@ -116,7 +116,7 @@ def test_more_copies_keep_the_first_ones() -> None:
             jax.debug.callback(lambda t: seen.append(np.asarray(t)), theta)
             return super().__call__(images, theta)
 
-    for copies in (1, 3):
+    for copies in (2, 3):
         classifier, distribution, optimizer = MLP(3, hidden=(4,)), small_flow(), optax.sgd(0.1)
         state = training.init_state(
             classifier, distribution, optimizer, Constant(0.1), IMAGES[:4], key=jax.random.key(1)
@@ -127,7 +127,7 @@ def test_more_copies_keep_the_first_ones() -> None:
         )  # fmt: skip
         jax.block_until_ready(step(state, IMAGES, LABELS, np.arange(8)))
         jax.effects_barrier()
-    np.testing.assert_allclose(seen[0][0], seen[1][0], atol=1e-6)
+    np.testing.assert_allclose(seen[0], seen[1][:2], atol=1e-6)
     assert np.abs(seen[1][0] - seen[1][1]).max() > 1e-3
 
 
