@@ -6,6 +6,7 @@ The same command continues a run that was stopped. Fields change on the command 
 --config.controller.value=0.3; experiments/defaults.py lists them all.
 """
 
+import json
 import math
 import shlex
 import sys
@@ -81,7 +82,7 @@ def train_and_evaluate(
             )
         finished = folder.read_json("results.json")
         if finished is not None:
-            print(f"already finished: {folder.path / 'report.html'}")
+            print(f"already finished: {_report(folder, command)}")
             return finished
     else:
         folder.write_json("config.json", {"command": command, **plain})
@@ -204,10 +205,16 @@ def train_and_evaluate(
     if arrays:
         folder.write_arrays("evaluation.npz", arrays)
     folder.write_json("results.json", results)
-    report = write_report(folder.path, defaults=defaults.get_config().to_dict())
     print(summary(results))
-    print(f"report: {report}")
+    print(f"report: {_report(folder, command)}")
     return results
+
+
+def _report(folder: RunFolder, command: str) -> Path:
+    """Write the report from the folder's files: again and again the same, and cheap."""
+    # Through JSON, as the stored config went: tuples are lists there.
+    usual = json.loads(json.dumps({"command": command, **defaults.get_config().to_dict()}))
+    return write_report(folder.path, defaults=usual)
 
 
 def _main(argv: Sequence[str]) -> None:
