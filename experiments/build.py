@@ -5,6 +5,7 @@ line in a table here. A class receives those fields of its section of the config
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,11 +15,13 @@ import optax
 
 from experiments.defaults import Config, did_you_mean
 from flowjax_inv import controllers, networks, transforms
-from flowjax_inv.data import sprites
+from flowjax_inv.data import sprites, stored, variants
+from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.box import Identity
 from flowjax_inv.distributions.flow import Flow
+from flowjax_inv.placement import Placement
 from flowjax_inv.training import Controller, Objective
 
 __all__ = [
@@ -31,12 +34,21 @@ __all__ = [
     "data_set",
     "distribution",
     "network",
+    "normalization",
     "objective",
     "optimizer",
+    "placement",
     "transform",
 ]
 
-NETWORKS = {"simple_conv": networks.SimpleConv, "mlp": networks.MLP}
+NETWORKS = {
+    "simple_conv": networks.SimpleConv,
+    "mlp": networks.MLP,
+    "lenet": networks.LeNet,
+    "fixup_resnet": networks.FixupResNet,
+    "layer13": networks.Layer13,
+    "preact_resnet18": networks.PreActResNet18,
+}
 TRANSFORMS = {
     "affine": transforms.Affine,
     "decoupled": transforms.Decoupled,
@@ -51,10 +63,12 @@ CONTROLLERS = {
 
 
 def _mario_iggy(section: Config) -> DataSet:
-    fields = {name: section[name] for name in section if name not in ("name", "sprites")}
+    declared = inspect.signature(sprites.mario_iggy).parameters
+    fields = {name: section[name] for name in section if name in declared and name != "sprites"}
     return sprites.mario_iggy(sprites=sprites.load_sprites(section.sprites), **fields)
 
 
+# What is not here is looked for among the prepared sets.
 SETS: dict[str, Callable[[Config], DataSet]] = {"mario_iggy": _mario_iggy}
 
 
@@ -65,15 +79,45 @@ def _look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
 
 
 def _fields(cls: Any, section: Config) -> dict[str, Any]:
-    """Return the entries of a section that a dataclass declares; an empty tuple means "yours"."""
+    """Return the entries of a section that a dataclass declares; an empty one means "yours"."""
     declared = {field.name for field in dataclasses.fields(cls)} - {"name", "parent"}
-    return {name: section[name] for name in section if name in declared and section[name] != ()}
+    return {
+        name: section[name]
+        for name in section
+        if name in declared and section[name] not in ((), "")
+    }
 
 
-def network(section: Config, *, classes: int, field: str) -> nn.Module:
+def network(config: Config, field: str, *, classes: int) -> nn.Module:
     """Return the network of `config.classifier` or `config.embedding`."""
+    section = config[field]
     cls = _look_up(NETWORKS, section.name, f"{field}.name")
-    return cls(**_fields(cls, section) | {"features": section.features or classes})
+    fields = _fields(cls, section) | {"features": section.features or classes}
+    if "axis_name" in {field.name for field in dataclasses.fields(cls)}:
+        fields["axis_name"] = placement(config).axis_name
+    return cls(**fields)
+
+
+def placement(config: Config) -> Placement:
+    """Return the devices of a run and how they share a batch.
+
+    Raises:
+        ValueError: if there are fewer devices than asked for, or they cannot share the batch.
+    """
+    devices, wanted = jax.devices(), config.num_devices
+    if wanted > len(devices):
+        raise ValueError(
+            f"config.num_devices is {wanted}, but there are {len(devices)}; take at most that "
+            "many, or 0 for all."
+        )
+    chosen = Placement(tuple(devices[:wanted]), config.parallel)
+    chosen.check(config.train.batch_size, "config.train.batch_size")
+    return chosen
+
+
+def normalization(config: Config) -> Normalization:
+    """Return how stored pixels become inputs."""
+    return Normalization(tuple(config.data.mean), tuple(config.data.std))
 
 
 def transform(config: Config) -> transforms.Transform:
@@ -103,7 +147,7 @@ def distribution(
     if "periodic" in declared:
         fields["periodic"] = chosen.periodic
     if "embed" in declared:
-        fields["embed"] = network(config.embedding, classes=classes, field="embedding")
+        fields["embed"] = network(config, "embedding", classes=classes)
     return cls(**fields)
 
 
@@ -116,27 +160,37 @@ def controller(config: Config, *, total_steps: int) -> Controller:
     return cls(**fields)
 
 
-def objective(config: Config) -> Objective:
-    """Return the objective of `config.objective`."""
-    return Objective(**_fields(Objective, config.objective))
+def objective(config: Config, chosen: ConditionalDistribution) -> Objective:
+    """Return the objective of `config.objective`.
+
+    The views of a point mass are all alike: one stands for all, with the same loss.
+    """
+    fields = _fields(Objective, config.objective)
+    if not chosen.has_density:
+        fields |= {"copies": 1, "copies_per_chunk": 0}
+    return Objective(**fields)
 
 
-def optimizer(config: Config, *, total_steps: int) -> optax.GradientTransformation:
+def optimizer(
+    config: Config, *, total_steps: int, steps_per_epoch: int
+) -> optax.GradientTransformation:
     """Return the two optimizers of `config.optimizer`, each with its schedule and weight decay."""
 
-    def kernels(params: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
-
     def one(section: Config) -> optax.GradientTransformation:
-        rate: Any = section.learning_rate
-        if section.schedule == "cosine":
-            rate = optax.cosine_decay_schedule(rate, total_steps, section.final_fraction)
+        decayed = None if section.decay_all else _kernels
+        rate = _rate(section, total_steps, steps_per_epoch)
         parts = [optax.clip_by_global_norm(section.clip_norm)] if section.clip_norm else []
         if section.name == "adamw":
-            parts.append(optax.adamw(rate, weight_decay=section.weight_decay, mask=kernels))
+            parts.append(optax.adamw(rate, weight_decay=section.weight_decay, mask=decayed))
         else:
-            parts.append(optax.add_decayed_weights(section.weight_decay, mask=kernels))
-            parts.append(optax.sgd(rate, momentum=section.momentum))
+            parts.append(optax.add_decayed_weights(section.weight_decay, mask=decayed))
+            parts.append(
+                optax.adam(rate)
+                if section.name == "adam"
+                else optax.sgd(rate, momentum=section.momentum, nesterov=section.nesterov)
+            )
+        if section.scalar_fraction != 1.0:
+            parts.append(optax.masked(optax.scale(section.scalar_fraction), _scalars))
         return optax.chain(*parts)
 
     names = ("classifier", "distribution")
@@ -145,6 +199,50 @@ def optimizer(config: Config, *, total_steps: int) -> optax.GradientTransformati
     )
 
 
+def _kernels(params: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+
+def _scalars(params: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.size == 1, params)
+
+
+def _rate(section: Config, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+    """Return the learning rate as a function of the step."""
+    start, warmup = section.learning_rate, section.warmup_steps
+    if section.schedule == "cosine":
+        rest = max(total_steps - warmup, 1)
+        rate = optax.cosine_decay_schedule(start, rest, section.final_fraction)
+    elif section.schedule == "step":
+        every = section.decay_epochs * steps_per_epoch
+        drops = {at - warmup: section.decay_factor for at in range(every, total_steps, every)}
+        rate = optax.piecewise_constant_schedule(start, drops)
+    else:
+        rate = optax.constant_schedule(start)
+    if not warmup:
+        return rate
+    return optax.join_schedules([optax.linear_schedule(0.0, start, warmup), rate], [warmup])
+
+
 def data_set(config: Config) -> DataSet:
-    """Return the data set of `config.data`."""
-    return _look_up(SETS, config.data.name, "data.name")(config.data)
+    """Return the data set of `config.data`, cut and turned as its fields say."""
+    section = config.data
+    if section.name in SETS:
+        return SETS[section.name](section)
+    data = stored.load(section.name, section.dir or None, made_here=tuple(SETS))
+    if section.classes:
+        data = variants.class_subset(data, section.classes)
+    if section.validation_size:
+        data = variants.hold_out(data, section.validation_size)
+    if section.long_tail > 1:
+        data = variants.long_tail(data, section.long_tail)
+    if section.choice == "random" and section.train_size:
+        data = variants.random_subset(data, section.train_size, seed=section.seed)
+    data = variants.first(data, section.train_size, section.test_size)
+    if section.rotated_degrees:
+        data = variants.rotated(data, section.rotated_degrees, seed=section.seed)
+    if section.translated:
+        data = variants.translated(data, section.translated, seed=section.seed)
+    if section.scaled:
+        data = variants.scaled(data, section.scaled, seed=section.seed)
+    return data

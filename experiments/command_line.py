@@ -70,7 +70,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
     if not values or not values[-1]:
         raise UsageError(
             f"--config is missing; available: {', '.join(available_configs())}. "
-            f"For example: python -m experiments.run --config={available_configs()[0]}"
+            "For example: python -m experiments.run --config=experiments/mario_iggy.py"
         )
     known = [name for name, _ in flatten(_load(values[-1]))]
     for flag in flags:

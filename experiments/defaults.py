@@ -13,7 +13,17 @@ from typing import Any
 
 import ml_collections
 
-__all__ = ["FIELDS", "Config", "Field", "check", "did_you_mean", "flatten", "get_config"]
+__all__ = [
+    "FIELDS",
+    "PLACES",
+    "Config",
+    "Field",
+    "check",
+    "did_you_mean",
+    "flatten",
+    "get_config",
+    "without_places",
+]
 
 # A ConfigDict: ml_collections types every field as a union of all kinds, sections included.
 Config = Any
@@ -64,37 +74,62 @@ class Field:
         )
 
 
+_NETWORKS = ("simple_conv", "mlp", "lenet", "fixup_resnet", "layer13", "preact_resnet18")
+
+
 def _network(name: str, features: int, width: int) -> dict[str, Field]:
     return {
-        "name": Field(name, "network", choices=("simple_conv", "mlp")),
+        "name": Field(name, "network", choices=_NETWORKS),
         "features": Field(features, "length of the output; 0: one per class", low=0),
         "width": Field(width, "channels of the first convolution", low=1),
-        "batch_norm": Field(value=False, about="normalise before every ReLU"),
+        "batch_norm": Field(value=False, about="of simple_conv: normalise before every ReLU"),
         "hidden": Field((256, 256), "widths of an MLP's hidden layers", low=1),
+        "activation": Field("", "empty: the network's own", choices=("", "relu", "tanh")),
+        "conv": Field("auto", "how convolutions run", choices=("auto", "lax", "patches")),
     }
 
 
 def _optimizer() -> dict[str, Field]:
     return {
-        "name": Field("adamw", "optimizer", choices=("adamw", "sgd")),
+        "name": Field("adamw", "optimizer", choices=("adamw", "adam", "sgd")),
         "learning_rate": Field(1e-3, "at the start", above=0),
-        "schedule": Field("cosine", "over the whole run", choices=("constant", "cosine")),
+        "warmup_steps": Field(0, "steps over which the rate rises from 0", low=0),
+        "schedule": Field("cosine", "of the rate", choices=("constant", "cosine", "step")),
         "final_fraction": Field(0.1, "of the learning rate, at the end of cosine", low=0, high=1),
-        "weight_decay": Field(0.0, "decoupled; kernels only, not biases or norms", low=0),
+        "decay_epochs": Field(80, "epochs between the drops of step", low=1),
+        "decay_factor": Field(0.1, "of one drop of step", above=0, high=1),
+        "weight_decay": Field(0.0, "decoupled in adamw, part of the gradient in adam, sgd", low=0),
+        "decay_all": Field(value=False, about="decay biases, norms and scalars, not kernels alone"),
+        "scalar_fraction": Field(1.0, "of the rate, for parameters of one number", above=0),
         "momentum": Field(0.9, "of sgd", low=0, high=1),
+        "nesterov": Field(value=False, about="of sgd"),
         "clip_norm": Field(0.0, "clip the gradient's norm; 0: never", low=0),
     }
 
 
 FIELDS: dict[str, Any] = {
     "seed": Field(0, "of initialisation, order, copies and evaluation", low=0),
+    "paper": Field("", "the paper's figure and where it stands, for tables and the report"),
+    "parallel": Field("jit", "how devices share a batch", choices=("jit", "pmap")),
+    "num_devices": Field(0, "devices used, the first ones; 0: all", low=0),
     "data": {
-        "name": Field("mario_iggy", "data set", choices=("mario_iggy",)),
+        "name": Field("mario_iggy", "mario_iggy, or a prepared set: python -m flowjax_inv.data"),
+        "dir": Field("", "of prepared sets; empty: TFDS_DATA_DIR, else ~/tensorflow_datasets"),
+        "classes": Field("", "kept labels or names, as 0-9,12; empty: all"),
+        "long_tail": Field(1.0, "rho: images of the first class over those of the last", low=1),
+        "choice": Field("first", "which train images", choices=("first", "random")),
+        "validation_size": Field(0, "last train images, which then replace the test split", low=0),
+        "rotated_degrees": Field(0.0, "half-range of one fixed turn per image", low=0, high=180),
+        "translated": Field(0.0, "half-range of one fixed shift per axis, half-widths", low=0),
+        "scaled": Field(0.0, "half-range of one fixed log-scale per image", low=0),
+        "mean": Field((0.0,), "subtracted from intensities in [0, 1], per channel or one"),
+        "std": Field((1.0,), "divides them, per channel or one", above=0),
+        "mirror": Field(value=False, about="swap left and right at random while training"),
         "sprites": Field("", ".npz with mario, iggy: (1, 3, 32, 32) in [0, 1]; empty: ours"),
         "half_range_degrees": Field(90.0, "R: poses are centre + U(-R, R)", above=0, high=90),
         "modes": Field(1, "arcs per class", low=1),
-        "train_size": Field(12_000, "images, divisible by 4 modes", low=4),
-        "test_size": Field(600, "images, divisible by 4 modes", low=4),
+        "train_size": Field(12_000, "images; 0: all of a prepared set", low=0),
+        "test_size": Field(600, "images; 0: all of a prepared set", low=0),
         "align_corners": Field(value=False, about="pixel-centre rule the set is rendered with"),
         "seed": Field(0, "of the poses and their order", low=0),
     },
@@ -149,6 +184,8 @@ FIELDS: dict[str, Any] = {
         "include_original": Field(
             value=True, about="add the cross-entropy of the untransformed image"
         ),
+        "copies_per_chunk": Field(0, "views at a time, to save memory; 0: all", low=0),
+        "chunk_statistics": Field(value=False, about="allow chunks with batch norm"),
         "burn_in_epochs": Field(0, "of the classifier alone, the density frozen", low=0),
     },
     "controller": {
@@ -178,8 +215,14 @@ FIELDS: dict[str, Any] = {
     "evaluation": {
         "batch_size": Field(300, "images per call", low=1),
         "num_samples": Field(20, "K: views averaged per test image", low=1),
+        "rules": Field(
+            ("plain",),
+            "which views; the first is the headline. code: first K of 300 draws of norm below 1, "
+            "and the original",
+            choices=("plain", "code"),
+        ),
         "average": Field("probs", "over views; paper: probs", choices=("probs", "logits")),
-        "include_original": Field(value=False, about="count the original as a view; the code does"),
+        "density_images": Field(1000, "test images whose density is measured", low=1),
         "poses": Field(72, "per class, evenly over its first arc", low=2),
         "density_samples": Field(1000, "of theta per pose", low=10),
     },
@@ -211,6 +254,22 @@ def get_config() -> Config:
     return ml_collections.ConfigDict(_values(FIELDS)).lock()
 
 
+# Where and on what a run happens, not what it is: a run may go on elsewhere.
+PLACES = ("parallel", "num_devices", "data.dir")
+
+
+def without_places(config: Config) -> dict[str, Any]:
+    """Return the fields that say what a run is, as nested plain values."""
+    plain = config.to_dict()
+    for name in PLACES:
+        *sections, field = name.split(".")
+        section = plain
+        for part in sections:
+            section = section[part]
+        del section[field]
+    return plain
+
+
 def did_you_mean(word: str, known: list[str]) -> str:
     """Return '; did you mean X?' for the known name nearest to `word`, or what is allowed."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
@@ -231,13 +290,15 @@ def check(config: Config) -> None:
             raise ValueError(
                 f"config.{name} is {value!r} ({field.about}); allowed: {field.allowed()}{hint}"
             )
+    if not values["evaluation.rules"]:
+        raise ValueError("config.evaluation.rules is empty; name at least one of plain, code.")
     burn_in, epochs = values["objective.burn_in_epochs"], values["train.epochs"]
     if burn_in >= epochs:
         raise ValueError(
             f"config.objective.burn_in_epochs is {burn_in} of config.train.epochs={epochs}; "
             "leave at least one epoch for the density."
         )
-    if values["train.batch_size"] > values["data.train_size"]:
+    if 0 < values["data.train_size"] < values["train.batch_size"]:
         raise ValueError(
             f"config.train.batch_size is {values['train.batch_size']}; allowed: 1 .. "
             f"{values['data.train_size']}, the size of the train split."

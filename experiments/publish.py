@@ -1,7 +1,7 @@
-"""Keep the figures of finished runs and write the README's results table from them.
+"""Keep the figures of finished runs and write the README's results tables from them.
 
     python -m experiments.publish mario_iggy runs/seed0 runs/seed1 runs/seed2
-    python -m experiments.publish                    # only the table, from what is kept
+    python -m experiments.publish                    # only the tables, from what is kept
 
 Copies config, environment and results of each run to docs/results/NAME/SEED/.
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.command_line import UsageError, leave
-from flowjax_inv.report.tables import replace_between_markers, results_table
+from flowjax_inv.report.readme import images_table, replace_between_markers, results_table
 
 __all__ = ["publish", "readme_with_table"]
 
@@ -44,8 +44,15 @@ def publish(name: str, runs: Sequence[Path], results: Path) -> None:
 
 
 def readme_with_table(readme: str, results: Path) -> str:
-    """Return the README's text with the table made from `results`."""
-    return replace_between_markers(readme, results_table(results))
+    """Return the README's text with both tables made from `results`.
+
+    Raises:
+        ValueError: if there are no runs, or a table has rows and no markers for its place.
+    """
+    for name, table in (("results", results_table(results)), ("images", images_table(results))):
+        if table or f"<!-- {name}:" in readme:
+            readme = replace_between_markers(readme, table, name)
+    return readme
 
 
 def _main(arguments: Sequence[str]) -> None:
@@ -58,7 +65,7 @@ def _main(arguments: Sequence[str]) -> None:
         leave(error)
     else:
         readme.write_text(text, encoding="utf-8")
-        print(f"table in {readme.name}: {len(list(results.glob('*/*/results.json')))} runs")
+        print(f"tables in {readme.name}: {len(list(results.glob('*/*/results.json')))} runs")
 
 
 if __name__ == "__main__":

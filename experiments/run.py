@@ -6,17 +6,17 @@ The same command continues a run that was stopped. Fields change on the command 
 --config.controller.value=0.3; experiments/defaults.py lists them all.
 """
 
+import functools
 import json
 import math
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from absl import app, flags, logging
 from ml_collections import config_flags
 
@@ -56,23 +56,26 @@ def train_and_evaluate(
     """
     started = time.perf_counter()
     defaults.check(config)
-    plain = config.to_dict()
+    place = build.placement(config)
+    plain = defaults.without_places(config)
     data = build.data_set(config)
     classes = len(data.class_names)
+    normalization = build.normalization(config)
     transform = build.transform(config)
-    classifier = build.network(config.classifier, classes=classes, field="classifier")
+    classifier = build.network(config, "classifier", classes=classes)
     distribution = build.distribution(config, transform, classes=classes)
-    objective = build.objective(config)
+    objective = build.objective(config, distribution)
 
     batch = config.train.batch_size
     per_epoch = steps_per_epoch(len(data.train), batch)
     total = per_epoch * config.train.epochs
     burn_in = per_epoch * config.objective.burn_in_epochs
-    optimizer = build.optimizer(config, total_steps=total)
+    optimizer = build.optimizer(config, total_steps=total, steps_per_epoch=per_epoch)
     controller = build.controller(config, total_steps=total - burn_in)
 
     folder = RunFolder(workdir)
     stored = folder.read_json("config.json")
+    earlier = folder.read_json("environment.json")
     if stored is not None:
         differences = config_differences({k: v for k, v in stored.items() if k != "command"}, plain)
         if differences:
@@ -86,26 +89,44 @@ def train_and_evaluate(
             return finished
     else:
         folder.write_json("config.json", {"command": command, **plain})
-    folder.write_json("environment.json", environment())
+    here = environment() | {"devices_used": len(place.devices), "parallel": place.parallel}
+    folder.write_json("environment.json", here)
 
-    images, labels = jnp.asarray(data.train.images), jnp.asarray(data.train.labels)
     state = training.init_state(
         classifier,
         distribution,
         optimizer,
         controller,
-        images[:batch],
+        data.train.images[:batch],
         key=jax.random.key(config.seed),
     )
+    state = place.replicate(state)
+    images, labels = place.replicate((data.train.images, data.train.labels))
     sizes = {
         f"parameters_{name}": sum(leaf.size for leaf in jax.tree.leaves(params))
         for name, params in state.params.items()
     }
-    parts = (classifier, distribution, transform, optimizer, controller, objective)
-    step_fn = training.make_step(*parts)
-    burn_in_fn = training.make_step(*parts, burn_in=True)
+    make_step = functools.partial(
+        training.make_step,
+        classifier,
+        distribution,
+        transform,
+        optimizer,
+        controller,
+        objective,
+        normalization=normalization,
+        mirror=config.data.mirror,
+        placement=place,
+    )
+    step_fn, burn_in_fn = make_step(), make_step(burn_in=True)
     take_totals = jax.jit(training.take_totals, donate_argnums=0)
-    accuracy_fn = evaluate.make_accuracy(classifier, data.test, config.evaluation.batch_size)
+    accuracy_fn = evaluate.make_accuracy(
+        classifier,
+        data.test,
+        config.evaluation.batch_size,
+        normalization=normalization,
+        placement=place,
+    )
 
     def variables(name: str) -> dict[str, Any]:
         return {"params": state.params[name], "batch_stats": state.batch_stats[name]}
@@ -138,7 +159,7 @@ def train_and_evaluate(
         if checkpoints.latest_step() is not None:
             state = checkpoints.restore(state)
             begin = int(state.step)
-            print(f"continuing at step {begin} of {total}")
+            print(f"continuing at step {begin} of {total}{_elsewhere(earlier, here)}")
         folder.cut_metrics(begin)
         print(f"{workdir}: {total} steps of {batch} images, metrics in {folder.metrics_path}")
         progress = Progress(total, batch, begin)
@@ -174,20 +195,38 @@ def train_and_evaluate(
 
     trained = time.perf_counter() - started
     both = {name: variables(name) for name in state.params}
-    results, arrays = evaluate.density_by_pose(
-        distribution, transform, both["distribution"], data, config, key=state.key
+    results, arrays = {}, {}
+    if distribution.has_density:
+        poses_known = data.centres_degrees is not None and "rotation" in transform.names
+        measure = evaluate.density_by_pose if poses_known else evaluate.density_on_images
+        results, arrays = measure(
+            distribution,
+            transform,
+            both["distribution"],
+            data,
+            config,
+            normalization=normalization,
+            key=state.key,
+        )
+    results |= evaluate.averaged_accuracies(
+        classifier,
+        distribution,
+        transform,
+        both,
+        data.test,
+        config.evaluation,
+        normalization=normalization,
+        placement=place,
+        key=state.key,
     )
     results |= {
         "test_accuracy": float(accuracy_fn(both["classifier"])),
-        "test_accuracy_averaged": evaluate.averaged_accuracy(
-            classifier,
-            distribution,
-            transform,
-            both,
-            data.test,
-            config.evaluation,
-            key=state.key,
-        ),
+        "class_names": list(data.class_names),
+        "image_shape": list(data.train.images.shape[1:]),
+        "train_images": len(data.train),
+        "test_images": len(data.test),
+        "data_note": data.note,
+        "paper": config.paper,
         "log_volume": transform.dim * math.log(2.0),
         "entropy_floor": config.alarms.entropy_floor,
         "collapsed": distribution.has_density
@@ -210,11 +249,36 @@ def train_and_evaluate(
     return results
 
 
+def _elsewhere(earlier: Mapping[str, Any] | None, here: Mapping[str, Any]) -> str:
+    """Say when a run goes on by another number of devices: reductions then round differently."""
+    before = (earlier or {}).get("devices_used", here["devices_used"])
+    if before == here["devices_used"]:
+        return ""
+    return f", on {here['devices_used']} devices after {before}: equal, but not bit for bit"
+
+
 def _report(folder: RunFolder, command: str) -> Path:
     """Write the report from the folder's files: again and again the same, and cheap."""
     # Through JSON, as the stored config went: tuples are lists there.
-    usual = json.loads(json.dumps({"command": command, **defaults.get_config().to_dict()}))
+    usual = json.loads(
+        json.dumps({"command": command, **defaults.without_places(defaults.get_config())})
+    )
     return write_report(folder.path, defaults=usual)
+
+
+def _portable(arguments: Sequence[str]) -> list[str]:
+    """Drop --workdir and the fields that name places, written with "=" or as two words."""
+    places = ("workdir", *(f"config.{name}" for name in defaults.PLACES))
+    kept, skip = [], False
+    for argument in arguments:
+        name, equals, _ = argument.lstrip("-").partition("=")
+        if skip:
+            skip = False
+        elif argument.startswith("-") and name in places:
+            skip = not equals
+        else:
+            kept.append(argument)
+    return kept
 
 
 def _main(argv: Sequence[str]) -> None:
@@ -223,8 +287,7 @@ def _main(argv: Sequence[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # orbax tells its life at INFO
     path, _, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
     workdir = _WORKDIR.value or f"runs/{'_'.join(filter(None, (Path(path).stem, variant)))}"
-    given = [a for a in sys.argv[1:] if not a.lstrip("-").startswith("workdir")]
-    command = shlex.join(["python", "-m", "experiments.run", *given])
+    command = shlex.join(["python", "-m", "experiments.run", *_portable(sys.argv[1:])])
     try:
         train_and_evaluate(_CONFIG.value, workdir, command=command)
     except (ValueError, FloatingPointError, OSError) as error:

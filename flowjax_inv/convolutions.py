@@ -1,77 +1,178 @@
-"""What makes convolutions fast on a CPU: the weight gradient in slices of the batch.
+"""What makes convolutions fast on a CPU; networks choose by one field, `conv`.
 
-XLA's forward and input gradient are fine on a CPU; its weight gradient of a large batch is the slow
-part (at 256 images of 32x32 up to three times the sum over slices of 32). Networks choose by one
-field: "auto" takes the slices on a single CPU device and XLA's own gradient everywhere else.
+"lax" is XLA's convolution. "patches" is equal to it to rounding and computes by shape:
+* 1x1 kernels, and kernels as large as the picture, are one matrix product;
+* up to four input channels: patches that hold several positions of a row, times a banded matrix;
+* else XLA's forward and input gradient, and its weight gradient over slices of the batch that fit
+  the cache, summed: over the whole batch XLA takes one (4x4 maps) to ten times as long.
+"auto" is "patches" on a single CPU device and "lax" on accelerators and on several devices.
+
+Did not help (CPU time, what we do = 1): weight gradients from plain patch matrices in blocks under
+`lax.scan` 1.2 to 2.4; banded patches from 8 channels on 2 to 5 forward; input gradients as banded
+convolutions of the cotangent 3 to 8; slices of 32 images at any shape up to 2.7.
 """
 
+import functools
+import math
 from typing import Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.nn.initializers import Initializer
 
-__all__ = ["Conv3x3", "convolve", "convolve_sliced"]
+__all__ = ["Conv", "Implementation", "convolve", "convolve_patches", "uniform_fan_in"]
 
-_SLICE = 32  # images; 16 to 64 measured alike, the whole batch up to three times slower
+Implementation = Literal["auto", "lax", "patches"]
+
+# Measured on two cores: numbers in the pictures and cotangents of a slice of the batch, its bounds
+# in pictures, and numbers in a banded patch's row of the picture.
+_SLICE_SIZE, _SLICE_BOUNDS, _BAND = 400_000, (4, 32), 24
+_MOST_SLICES = 32  # every slice compiles by itself: 0.05 s
 
 
-def convolve(images: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Convolve (N, H, W, C) with (3, 3, C, D), stride 1, zero padding: (N, H, W, D)."""
+def uniform_fan_in(fan_in: int) -> Initializer:
+    """Return the initializer U(-1/sqrt(fan_in), 1/sqrt(fan_in)): PyTorch's default."""
+    bound = 1 / math.sqrt(fan_in)
+    symmetric = nn.initializers.uniform(2 * bound)
+    return lambda *args, **kwargs: symmetric(*args, **kwargs) - bound
+
+
+def convolve(images: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0) -> jax.Array:
+    """Convolve (N, H, W, C) with (K, L, C, D) by XLA's own convolution.
+
+    Returns:    (N, (H + 2 padding - K) // stride + 1, (W + 2 padding - L) // stride + 1, D)
+    Convention: `padding` zeros on each of the four sides, at any stride, as PyTorch pads; XLA's
+        "SAME" differs from padding=1 at stride 2.
+    """
+    sides = (padding, padding)
     return lax.conv_general_dilated(
-        images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        images,
+        kernel,
+        (stride, stride),
+        (sides, sides),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
 
 
-@jax.custom_vjp
-def convolve_sliced(images: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Equal `convolve`, with dL/dkernel = the sum of the gradients of slices of the batch.
+def convolve_patches(
+    images: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0
+) -> jax.Array:
+    """Equal `convolve`, computed the way that is fast on a CPU for the shapes at hand.
 
-    The slices are unrolled: inside a loop of XLA's a weight gradient falls to a far slower kernel.
-    Reverse mode only.
+    Convention: reverse mode only, since one of the ways has its own gradient. Not for the inside of
+        `lax.scan`, `lax.map` or `lax.cond`: weight gradients of XLA's fall to a far slower kernel
+        there.
     """
-    return convolve(images, kernel)
+    rows, columns, channels, _ = kernel.shape
+    if padding == 0 and images.shape[1:3] == (rows, columns):
+        flat = images.reshape(images.shape[0], -1) @ kernel.reshape(-1, kernel.shape[3])
+        return flat[:, None, None]
+    if padding == 0 and rows == columns == 1:
+        x = images[:, ::stride, ::stride]
+        flat = x.reshape(-1, channels) @ kernel[0, 0]
+        return flat.reshape(*x.shape[:3], -1)
+    if channels <= 4 and stride == 1:
+        return _banded(images, kernel, padding)
+    return _sliced(images, kernel, stride, padding)
 
 
-def _forward(images: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return convolve(images, kernel), (images, kernel)
+def _banded(images: jax.Array, kernel: jax.Array, padding: int) -> jax.Array:
+    """Convolve with stride 1: a patch holds what `block` neighbouring outputs of a row see.
+
+    With few channels a patch per output is mostly copying, and its product too narrow to be fast.
+    The zeros in the band cost less.
+    """
+    x = jnp.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    batch, height, width, channels = x.shape
+    rows, columns, _, features = kernel.shape
+    height, width = height - rows + 1, width - columns + 1  # of the output
+    block = max(m for m in range(1, _BAND // channels + 1) if width % m == 0)
+    seen = block + columns - 1
+    windows = [x[:, :, start : start + seen] for start in range(0, width, block)]
+    strips = jnp.stack(windows, axis=2).reshape(batch, -1, width // block, seen * channels)
+    patches = jnp.concatenate([strips[:, i : i + height] for i in range(rows)], axis=-1)
+    # place[j, q, m]: input column q of a patch meets kernel column j at output m.
+    column, place, output = np.ogrid[:columns, :seen, :block]
+    places = (place == column + output).astype(kernel.dtype)
+    band = jnp.einsum("ijcd,jqm->iqcmd", kernel, places).reshape(-1, block * features)
+    flat = patches.reshape(-1, band.shape[0]) @ band
+    return flat.reshape(batch, height, width, features)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _sliced(images: jax.Array, kernel: jax.Array, stride: int, padding: int) -> jax.Array:
+    return convolve(images, kernel, stride, padding)
+
+
+def _forward(
+    images: jax.Array, kernel: jax.Array, stride: int, padding: int
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return convolve(images, kernel, stride, padding), (images, kernel)
 
 
 def _backward(
-    saved: tuple[jax.Array, jax.Array], cotangent: jax.Array
+    stride: int, padding: int, saved: tuple[jax.Array, jax.Array], cotangent: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     images, kernel = saved
-    to_images = jax.vjp(lambda x: convolve(x, kernel), images)[1](cotangent)[0]
+    to_images = jax.vjp(lambda x: convolve(x, kernel, stride, padding), images)[1](cotangent)[0]
+    # Unrolled: inside a loop of XLA's a weight gradient falls to a far slower kernel.
+    step = _slice_length(images.shape[0], images[0].size + cotangent[0].size)
     to_kernel = jnp.zeros_like(kernel)
-    for start in range(0, images.shape[0], _SLICE):
-        part, pull = images[start : start + _SLICE], cotangent[start : start + _SLICE]
-        to_kernel += jax.vjp(lambda k, part=part: convolve(part, k), kernel)[1](pull)[0]
+    for start in range(0, images.shape[0], step):
+        part, pull = images[start : start + step], cotangent[start : start + step]
+        gradient = jax.vjp(lambda k, part=part: convolve(part, k, stride, padding), kernel)[1]
+        to_kernel += gradient(pull)[0]
     return to_images, to_kernel
 
 
-convolve_sliced.defvjp(_forward, _backward)
+def _slice_length(batch: int, numbers: int) -> int:
+    """Return how many pictures of so many numbers make a slice."""
+    low, high = _SLICE_BOUNDS
+    fitting = min(max(2 ** round(math.log2(_SLICE_SIZE / numbers)), low), high)
+    return max(fitting, math.ceil(batch / _MOST_SLICES))
 
 
-class Conv3x3(nn.Module):
-    """A 3x3 convolution with bias, stride 1, zero padding; parameters as of `flax.linen.Conv`.
+_sliced.defvjp(_forward, _backward)
+
+
+class Conv(nn.Module):
+    """A convolution with a square kernel; parameters named and shaped as those of `nn.Conv`.
 
     Attributes:
         features: channels of the output.
-        gradient: "sliced", "lax", or "auto": "sliced" on a single CPU device, else "lax".
+        kernel_size: side of the kernel.
+        stride: step between outputs, along both axes.
+        padding: zeros on each of the four sides, as PyTorch pads.
+        use_bias: add a bias per channel.
+        conv: "lax", "patches", or "auto": "patches" on a single CPU device, else "lax".
+        kernel_init, bias_init: how the parameters start.
 
-    Convention: "lax" is the choice for forward-mode derivatives, export, and several devices.
+    Convention: "lax" is the choice for forward-mode derivatives, for loops of XLA's and for export.
     """
 
     features: int
-    gradient: Literal["auto", "lax", "sliced"] = "auto"
+    kernel_size: int = 3
+    stride: int = 1
+    padding: int = 0
+    use_bias: bool = True
+    conv: Implementation = "auto"
+    kernel_init: Initializer = nn.initializers.lecun_normal()
+    bias_init: Initializer = nn.initializers.zeros
 
     @nn.compact
     def __call__(self, images: jax.Array) -> jax.Array:
-        """Map images (N, H, W, C) to (N, H, W, features)."""
-        shape = (3, 3, images.shape[-1], self.features)
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
-        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        """Map images (N, H, W, C) to (N, H', W', features), see `convolve`."""
+        if self.conv not in ("auto", "lax", "patches"):
+            raise ValueError(f'conv is "{self.conv}"; allowed: auto, lax, patches.')
+        shape = (self.kernel_size, self.kernel_size, images.shape[-1], self.features)
+        kernel = self.param("kernel", self.kernel_init, shape)
         single = jax.default_backend() == "cpu" and jax.device_count() == 1
-        sliced = self.gradient == "sliced" or (self.gradient == "auto" and single)
-        return (convolve_sliced if sliced else convolve)(images, kernel) + bias
+        patches = self.conv == "patches" or (self.conv == "auto" and single)
+        apply = convolve_patches if patches else convolve
+        x = apply(images, kernel, self.stride, self.padding)
+        if not self.use_bias:
+            return x
+        return x + self.param("bias", self.bias_init, (self.features,))

@@ -14,7 +14,79 @@ import jax.numpy as jnp
 
 from flowjax_inv.transforms import Transform
 
-__all__ = ["make_predict", "predict"]
+__all__ = ["average_views", "make_predict", "predict", "view_logits"]
+
+POOL = 300  # draws that a norm chooses from, as in the authors' code
+
+
+def view_logits(
+    classify: Callable[[jax.Array], jax.Array],
+    propose: Callable[[jax.Array], distrax.Distribution],
+    transform: Transform,
+    images: jax.Array,
+    *,
+    key: jax.Array,
+    num_samples: int,
+    include_original: bool = False,
+    max_norm: float | None = None,
+) -> jax.Array:
+    """Classify sampled views: f(A_{T_k}(I)), T_k ~ g.
+
+    Args:
+        classify: images (M, H, W, C) -> logits (M, classes).
+        propose: images (N, H, W, C) -> distribution with batch (N,), event (d,).
+        transform: images, theta -> views.
+        images: (N, H, W, C) float.
+        key: PRNG key.
+        num_samples: K >= 1 views per image.
+        include_original: put the untransformed image before the views.
+        max_norm: take the first K of 300 draws whose Euclidean norm of theta is below this, and
+            where they are too few the first of the others. None: K draws, all taken.
+
+    Returns:
+        (K, N, classes) logits; (K + 1, N, classes) with the original.
+
+    Raises:
+        ValueError: if num_samples < 1, or above 300 with max_norm.
+    Source: flow paper eq. 8; original and rejection: its code (valid_performance).
+    """
+    if num_samples < 1:
+        raise ValueError(f"num_samples is {num_samples}; want at least 1 view per image.")
+    density = propose(images)
+    if max_norm is None:
+        theta = density.sample(seed=key, sample_shape=(num_samples,))
+    else:
+        if num_samples > POOL:
+            raise ValueError(
+                f"num_samples is {num_samples} with max_norm; want at most {POOL}, the draws "
+                "they are chosen from."
+            )
+        pool = density.sample(seed=key, sample_shape=(POOL,))
+        far = jnp.linalg.norm(pool, axis=-1) >= max_norm
+        first = jnp.argsort(far, axis=0, stable=True)[:num_samples]
+        theta = jnp.take_along_axis(pool, first[..., None], axis=0)
+    # Images first, views second: the fold below then keeps images that devices share in place.
+    views = transform(images[:, None], jnp.moveaxis(theta, 0, 1))
+    if include_original:
+        views = jnp.concatenate([images[:, None], views], axis=1)
+    logits = classify(views.reshape(-1, *images.shape[1:]))
+    return jnp.moveaxis(logits.reshape(*views.shape[:2], -1), 1, 0)
+
+
+def average_views(logits: jax.Array, average: Literal["probs", "logits"]) -> jax.Array:
+    """Average views: (K, N, classes) logits -> (N, classes) probabilities.
+
+    "probs" is the mean of the probabilities (the paper), "logits" the softmax of the mean logits
+    (its code).
+
+    Raises:
+        ValueError: if `average` is neither of the two.
+    """
+    if average == "logits":
+        return jax.nn.softmax(jnp.mean(logits, axis=0))
+    if average == "probs":
+        return jnp.mean(jax.nn.softmax(logits), axis=0)
+    raise ValueError(f'average is "{average}"; allowed: probs, logits.')
 
 
 def predict(
@@ -27,39 +99,33 @@ def predict(
     num_samples: int,
     average: Literal["probs", "logits"] = "probs",
     include_original: bool = False,
+    max_norm: float | None = None,
 ) -> jax.Array:
     """Average a classifier over sampled views: p(c | I) = mean_k softmax f(A_{T_k}(I)), T_k ~ g.
 
     Args:
-        classify: images (M, H, W, C) -> logits (M, classes).
-        propose: images (N, H, W, C) -> distribution with batch (N,), event (d,).
-        transform: images, theta (K, N, d) -> views (K, N, H, W, C).
-        images: (N, H, W, C) float.
-        key: PRNG key.
-        num_samples: K >= 1 views per image.
-        average: "probs" means probabilities (the paper), "logits" means logits (its code).
-        include_original: count the untransformed image as one more view.
+        classify, propose, transform, images, key, num_samples, include_original, max_norm: as in
+            `view_logits`.
+        average: as in `average_views`.
 
     Returns:
         (N, classes) probabilities.
 
     Raises:
-        ValueError: if num_samples < 1, or `average` is neither of the two.
+        ValueError: as `view_logits` and `average_views`.
     Source: flow paper eq. 8.
     """
-    if num_samples < 1:
-        raise ValueError(f"num_samples is {num_samples}; want at least 1 view per image.")
-    if average not in ("probs", "logits"):
-        raise ValueError(f'average is "{average}"; allowed: probs, logits.')
-    theta = propose(images).sample(seed=key, sample_shape=(num_samples,))
-    views = transform(images, theta)
-    if include_original:
-        views = jnp.concatenate([images[None], views])
-    logits = classify(views.reshape(-1, *images.shape[1:]))
-    logits = logits.reshape(*views.shape[:2], logits.shape[-1])
-    if average == "logits":
-        return jax.nn.softmax(jnp.mean(logits, axis=0))
-    return jnp.mean(jax.nn.softmax(logits), axis=0)
+    logits = view_logits(
+        classify,
+        propose,
+        transform,
+        images,
+        key=key,
+        num_samples=num_samples,
+        include_original=include_original,
+        max_norm=max_norm,
+    )
+    return average_views(logits, average)
 
 
 def make_predict(
@@ -70,13 +136,14 @@ def make_predict(
     num_samples: int,
     average: Literal["probs", "logits"] = "probs",
     include_original: bool = False,
+    max_norm: float | None = None,
 ) -> Callable[[Mapping[str, Any], jax.Array, jax.Array], jax.Array]:
     """Return `predict` for two Linen modules, jitted: (variables, images, key) -> (N, classes).
 
     Args:
         classifier, distribution: Linen modules.
         transform: theta -> views.
-        num_samples, average, include_original: as in `predict`.
+        num_samples, average, include_original, max_norm: as in `predict`.
 
     Returns:
         A function of {"classifier": variables, "distribution": variables}, images (N, H, W, C)
@@ -98,6 +165,7 @@ def make_predict(
             num_samples=num_samples,
             average=average,
             include_original=include_original,
+            max_norm=max_norm,
         )
 
     return averaged

@@ -1,10 +1,12 @@
 """Terms of the loss over copies; every cross-entropy is in nats."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
 
 __all__ = ["AVERAGES", "Average", "score_function_term", "view_cross_entropy"]
 
@@ -45,18 +47,27 @@ def view_cross_entropy(logits: jax.Array, labels: jax.Array, average: Average) -
     raise ValueError(f'average is "{average}"; allowed: {", ".join(AVERAGES)}.')
 
 
-def score_function_term(losses: jax.Array, log_prob: jax.Array) -> jax.Array:
+def score_function_term(
+    losses: jax.Array,
+    log_prob: jax.Array,
+    *,
+    over_devices: Callable[[jax.Array], jax.Array] = lambda value: value,
+    devices: int = 1,
+) -> jax.Array:
     """Zero in value; its gradient is that of E[loss] for samples that carry none.
 
-    grad = mean(stop(losses - baseline) grad log g), baseline = mean over the other examples.
+    grad = mean(stop(losses - baseline) grad log g), baseline = mean over the other samples
 
     Args:
         losses: (n, N) loss of every sample.
         log_prob: (n, N) log g of the same samples.
+        over_devices: mean over the devices that hold other parts of the batch.
+        devices: their number.
 
     Source: Williams, Simple statistical gradient-following algorithms, 1992.
     """
-    total = losses.size
-    baseline = (jnp.sum(losses) - losses) / max(total - 1, 1)
-    weight = jax.lax.stop_gradient(losses - baseline)
-    return jnp.mean(weight * (log_prob - jax.lax.stop_gradient(log_prob)))
+    total = losses.size * devices
+    # Leaving x out of the mean is a factor: x - (S - x) / (M - 1) = M / (M - 1) (x - S / M).
+    centred = losses - over_devices(jnp.mean(losses))
+    weight = lax.stop_gradient(centred * (total / max(total - 1, 1)))
+    return jnp.mean(weight * (log_prob - lax.stop_gradient(log_prob)))

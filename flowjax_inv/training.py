@@ -1,6 +1,7 @@
 """The train state and the one step body that every method shares."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -8,10 +9,14 @@ import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jax import lax
 
+from flowjax_inv.data.pixels import Normalization, mirror_at_random
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.objectives import Average, score_function_term, view_cross_entropy
+from flowjax_inv.placement import Placement
 from flowjax_inv.transforms import Transform
 
 __all__ = [
@@ -22,11 +27,11 @@ __all__ = [
     "init_state",
     "make_step",
     "take_totals",
-    "to_float",
 ]
 
 # Streams of the run key: fold_in with these constants, then with the step.
-_STREAM_INIT, _STREAM_COPIES = 0, 1
+# Streams 2 and 3 are those of the evaluation.
+_STREAM_INIT, _STREAM_COPIES, _STREAM_MIRROR, _STREAM_DROPOUT = 0, 1, 4, 5
 EDGE = 1e-3  # a coordinate this near to the edge of the box counts as saturated
 
 Params = Mapping[str, Any]
@@ -50,11 +55,29 @@ class Objective:
         copies: n, sampled views per image.
         average: where the views are averaged, see `objectives.view_cross_entropy`.
         include_original: add the cross-entropy of the untransformed images.
+        copies_per_chunk: views that go through the classifier together; they are made and
+            classified again when the gradient needs them, so memory holds one chunk, for one more
+            forward pass. 0: all at once. On a CPU convolutions in such a loop want
+            conv="patches": XLA's own weight gradient is some twenty times slower there.
+        chunk_statistics: allow chunks with batch norm, whose statistics are then a chunk's own.
+
+    Raises:
+        ValueError: if chunks do not divide the copies.
     """
 
     copies: int = 1
     average: Average = "losses"
     include_original: bool = True
+    copies_per_chunk: int = 0
+    chunk_statistics: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse chunks that leave a rest: every size of chunk compiles again."""
+        if self.copies_per_chunk and self.copies % self.copies_per_chunk:
+            raise ValueError(
+                f"copies_per_chunk is {self.copies_per_chunk} of {self.copies} copies; take a "
+                "divisor, or 0 for all at once."
+            )
 
 
 class TrainState(flax.struct.PyTreeNode):
@@ -79,17 +102,12 @@ class TrainState(flax.struct.PyTreeNode):
     totals: dict[str, jax.Array]
 
 
-def to_float(images: jax.Array) -> jax.Array:
-    """Return uint8 images as float32 in [0, 1]; float images unchanged."""
-    return images.astype(jnp.float32) / 255.0 if images.dtype == jnp.uint8 else images
-
-
 def init_state(
     classifier: nn.Module,
     distribution: ConditionalDistribution,
     optimizer: optax.GradientTransformation,
     controller: Controller,
-    images: jax.Array,
+    images: jax.Array | np.ndarray,
     *,
     key: jax.Array,
 ) -> TrainState:
@@ -103,10 +121,10 @@ def init_state(
         key: typed PRNG key of the run.
     """
     keys = jax.random.split(jax.random.fold_in(key, _STREAM_INIT))
-    images = to_float(images)
+    blank = jnp.zeros(images.shape, jnp.float32)
     variables: dict[str, Any] = {
-        "classifier": classifier.init(keys[0], images, train=False),
-        "distribution": distribution.init(keys[1], images, train=False),
+        "classifier": classifier.init(keys[0], blank, train=False),
+        "distribution": distribution.init(keys[1], blank, train=False),
     }
     params = {name: value.get("params", {}) for name, value in variables.items()}
     state = TrainState(
@@ -159,55 +177,127 @@ def make_step(
     objective: Objective,
     *,
     burn_in: bool = False,
+    normalization: Normalization = Normalization(),  # noqa: B008  # frozen
+    mirror: bool = False,
+    placement: Placement | None = None,
 ) -> Callable[[TrainState, jax.Array, jax.Array, jax.typing.ArrayLike], TrainState]:
-    """Return the jitted step: (state, all images, all labels, indices) -> state, state donated.
+    """Return the compiled step: (state, all images, all labels, indices) -> state, state donated.
 
     The whole set stays on the device as uint8 and is indexed inside the step; nothing is read
-    back. Copies are one leading axis, folded into the batch for the classifier together with the
+    back. Copies are one axis beside the batch, folded into it for the classifier together with the
     original images, so that batch statistics are over all of them.
 
+    The samples of an example hang on the run's key, the step, the example's place in the batch and
+    the number of the copy, on nothing else: not on devices, chunks, or the rest of the batch.
+
     Args:
-        classifier, distribution: Linen modules.
+        classifier, distribution: Linen modules. Under pmap their batch norms reduce over
+            `placement.axis_name`.
         transform: theta -> views.
         optimizer: over {"classifier", "distribution"} parameters.
         controller: of alpha; sees the entropy of the step's own batch.
         objective: how the loss is put together.
         burn_in: no views and no update of the distribution: the classifier alone, on the originals.
+        normalization: of stored pixels, before the warp.
+        mirror: swap left and right of every image with probability 1/2, before all else.
+        placement: devices; None takes all of them under jit.
 
     Raises:
         ValueError: if the distribution's samples carry no gradient and `objective.average` mixes
-            the views: the score function needs a loss per view.
+            the views: the score function needs a loss per view; when first called, if there are
+            chunks and batch norm.
     """
     if not distribution.reparameterized and objective.average != "losses":
         raise ValueError(
             f'average is "{objective.average}"; {type(distribution).__name__} has no gradient '
             'through its samples and wants "losses": one loss per view.'
         )
+    place = placement or Placement()
+    copies = objective.copies
+    chunk = objective.copies_per_chunk or copies
 
     def apply(
-        module: nn.Module, name: str, params: Params, stats: Params, images: jax.Array
+        module: nn.Module, params: Params, stats: Params, images: jax.Array, key: jax.Array
     ) -> tuple[Any, Params]:
         result: Any = module.apply(
-            {"params": params[name], "batch_stats": stats[name]},
+            {"params": params, "batch_stats": stats},
             images,
             train=True,
             mutable=["batch_stats"],
+            rngs={"dropout": key},
         )
         output, changed = result
-        return output, changed.get("batch_stats", stats[name])
+        return output, changed.get("batch_stats", stats)
 
-    def draw(density: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        # One key per copy, and rows by their place in the batch: samples depend neither on the
-        # number of copies nor, with JAX's partitionable random bits, on the rows behind them.
-        keys = jax.vmap(lambda copy: jax.random.fold_in(key, copy))(jnp.arange(objective.copies))
-        return jax.vmap(lambda k: density.sample_and_log_prob(seed=k))(keys)
+    def row_keys(state: TrainState, stream: int, batch: int) -> jax.Array:
+        """Return one key per image, by its place in the whole batch."""
+        key = jax.random.fold_in(jax.random.fold_in(state.key, stream), state.step)
+        rows = place.global_index(batch) + jnp.arange(batch)
+        return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+
+    def draw(density: Any, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return theta (n, N, d) and log g (n, N)."""
+
+        def one(copy: jax.Array) -> Any:
+            each = jax.vmap(lambda key: jax.random.fold_in(key, copy))(keys)
+            return density.sample_and_log_prob(seed=each)
+
+        return jax.vmap(one)(jnp.arange(copies))
+
+    def classify(
+        params: Params, stats: Params, images: jax.Array, theta: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, jax.Array, Params]:
+        """Return logits of the originals (m, N, C), m = 0 or 1, of the views (n, N, C), statistics.
+
+        Images first, views second: (N, m + n, ...) folds into a batch that devices divide as they
+        divide the images.
+        """
+        if chunk < copies and jax.tree.leaves(stats) and not objective.chunk_statistics:
+            raise ValueError(
+                f"copies_per_chunk is {chunk} and {type(classifier).__name__} has batch norm: its "
+                "statistics would be those of a chunk; allow it by chunk_statistics=True, or take "
+                "copies_per_chunk=0."
+            )
+
+        def part(
+            params: Params, stats: Params, images: jax.Array, theta: jax.Array, originals: int
+        ) -> tuple[jax.Array, Params]:
+            batch, images = images.shape[0], images[:, None]
+            views = transform(images, jnp.moveaxis(theta, 0, 1))
+            if originals:
+                views = jnp.concatenate([images, views], axis=1)
+            seen = views.reshape(-1, *images.shape[2:])
+            logits, stats = apply(classifier, params, stats, seen, key)
+            return jnp.moveaxis(logits.reshape(batch, views.shape[1], -1), 1, 0), stats
+
+        originals = int(objective.include_original)
+        if chunk == copies:
+            logits, stats = part(params, stats, images, theta, originals)
+        else:
+            # A loop of XLA's: unrolled, its scheduler holds the activations of all chunks at once,
+            # whatever barriers stand between them.
+            @functools.partial(jax.checkpoint, prevent_cse=False)
+            def one(stats: Params, block: jax.Array) -> tuple[Params, jax.Array]:
+                logits, stats = part(params, stats, images, block, 0)
+                return stats, logits
+
+            blocks = theta.reshape(copies // chunk, chunk, *theta.shape[1:])
+            stats, logits = lax.scan(one, stats, blocks)
+            logits = logits.reshape(copies, *logits.shape[2:])
+            if originals:
+                unturned, stats = part(params, stats, images, theta[:0], 1)
+                logits = jnp.concatenate([unturned, logits])
+        return logits[:-copies], logits[-copies:], stats
 
     def loss_fn(
         params: Params, state: TrainState, images: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, tuple[dict[str, jax.Array], Params]]:
-        batch, n = images.shape[0], objective.copies
+        batch, stats = images.shape[0], state.batch_stats
+        key_dropout = jax.random.fold_in(jax.random.fold_in(state.key, _STREAM_DROPOUT), state.step)
         if burn_in:
-            logits, stats = apply(classifier, "classifier", params, state.batch_stats, images)
+            logits, classifier_stats = apply(
+                classifier, params["classifier"], stats["classifier"], images, key_dropout
+            )
             ce = jnp.mean(view_cross_entropy(logits[None], labels, "losses"))
             zero = jnp.zeros(())
             metrics = {
@@ -219,29 +309,30 @@ def make_step(
                 "alpha": zero,
                 "saturated_share": zero,
             }
-            return ce, (metrics, {**state.batch_stats, "classifier": stats})
+            return ce, (metrics, {**stats, "classifier": classifier_stats})
 
         alpha = controller.alpha(state.controller)
-        key = jax.random.fold_in(jax.random.fold_in(state.key, _STREAM_COPIES), state.step)
         density, density_stats = apply(
-            distribution, "distribution", params, state.batch_stats, images
+            distribution, params["distribution"], stats["distribution"], images, key_dropout
         )
-        theta, log_prob = draw(density, key)
-        views = transform(images, theta)
-        seen = views.reshape(n * batch, *images.shape[1:])
-        if objective.include_original:
-            seen = jnp.concatenate([images, seen])
-        logits, classifier_stats = apply(classifier, "classifier", params, state.batch_stats, seen)
-        original, logits = logits[: -n * batch], logits[-n * batch :].reshape(n, batch, -1)
+        theta, log_prob = draw(density, row_keys(state, _STREAM_COPIES, batch))
+        original, logits, classifier_stats = classify(
+            params["classifier"], stats["classifier"], images, theta, key_dropout
+        )
         ce = jnp.mean(view_cross_entropy(logits, labels, objective.average))
         ce_original = jnp.zeros(())
         if objective.include_original:
-            ce_original = jnp.mean(view_cross_entropy(original[None], labels, "losses"))
+            ce_original = jnp.mean(view_cross_entropy(original, labels, "losses"))
         loss = ce + ce_original + alpha * distribution.regularizer(density, log_prob)
         value = loss
         if not distribution.reparameterized:
             each = jax.vmap(lambda x: view_cross_entropy(x[None], labels, "losses"))(logits)
-            loss = loss + score_function_term(each + alpha * log_prob, log_prob)
+            loss = loss + score_function_term(
+                each + alpha * log_prob,
+                log_prob,
+                over_devices=place.mean,
+                devices=place.shards,
+            )
         metrics = {
             "loss": value,
             "cross_entropy": ce,
@@ -253,13 +344,16 @@ def make_step(
         }
         return loss, (metrics, {"classifier": classifier_stats, "distribution": density_stats})
 
-    def step(
+    def body(
         state: TrainState, images: jax.Array, labels: jax.Array, indices: jax.typing.ArrayLike
     ) -> TrainState:
-        batch = to_float(images[indices])
+        batch = normalization(images[indices])
+        if mirror:
+            batch = mirror_at_random(batch, row_keys(state, _STREAM_MIRROR, batch.shape[0]))
         (_, (metrics, stats)), gradients = jax.value_and_grad(loss_fn, has_aux=True)(
             state.params, state, batch, labels[indices]
         )
+        gradients, metrics = place.mean((gradients, metrics))
         metrics |= {"steps": jnp.ones(()), "gradient_norm": optax.tree.norm(gradients)}
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         follows = not burn_in and distribution.has_density
@@ -274,4 +368,4 @@ def make_step(
             totals={name: state.totals[name] + metrics[name] for name in _METRICS},
         )
 
-    return jax.jit(step, donate_argnums=0)
+    return place.compile(body)

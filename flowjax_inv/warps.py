@@ -244,6 +244,15 @@ def _pixels(size: int, *, align_corners: bool) -> tuple[jax.Array, float]:
     return jnp.arange(size) - (size - 1) / 2, (size - 1 if align_corners else size) / 2
 
 
+def _grid(height: int, width: int, *, align_corners: bool) -> tuple[jax.Array, jax.Array]:
+    """Return u, v, 1 of every output pixel (3, H, W), and (2, 3) pixels per entry of a matrix."""
+    (u, across), (v, down) = (_pixels(n, align_corners=align_corners) for n in (width, height))
+    grid = jnp.stack([*jnp.broadcast_arrays(u, v[:, None]), jnp.ones((height, width))])
+    # A single pixel counts 0 from the middle, so what its ratio is does not matter.
+    units = [[1.0, across / (down or 1.0), across], [down / (across or 1.0), 1.0, down]]
+    return grid, jnp.array(units)
+
+
 def _positions(
     matrices: jax.Array, height: int, width: int, *, align_corners: bool
 ) -> tuple[jax.Array, jax.Array]:
@@ -252,14 +261,15 @@ def _positions(
     The matrix is rescaled to pixels counted from the middle instead of the positions to [-1, 1]:
     so the identity and quarter turns are exact.
     """
-    (u, across), (v, down) = (_pixels(n, align_corners=align_corners) for n in (width, height))
-    m = jnp.clip(matrices, -_LARGEST_ENTRY, _LARGEST_ENTRY)[..., None, None]
-    v = v[:, None]
-    # A single pixel counts 0 from the middle, so what its ratio is does not matter.
-    x = m[..., 0, 0, :, :] * u + m[..., 0, 1, :, :] * (across / (down or 1.0)) * v
-    y = m[..., 1, 0, :, :] * (down / (across or 1.0)) * u + m[..., 1, 1, :, :] * v
-    x = x + m[..., 0, 2, :, :] * across + (width - 1) / 2
-    y = y + m[..., 1, 2, :, :] * down + (height - 1) / 2
+    m = jnp.clip(matrices, -_LARGEST_ENTRY, _LARGEST_ENTRY)[..., :2, :]
+    grid, units = _grid(height, width, align_corners=align_corners)
+    # A product, not a sum of three terms: its result is stored, once. XLA would compute a sum again
+    # in every fusion that needs it, rounded differently (fused multiply-add or not), and where that
+    # straddles a pixel centre the taps of one rounding would get the weights of the other.
+    rows, basis = jnp.moveaxis(m * units, -2, 0), grid.reshape(3, -1).T
+    both = jnp.einsum("...k,pk->...p", rows, basis, precision="highest")
+    both = both.reshape(*rows.shape[:-1], height, width)
+    x, y = both[0] + (width - 1) / 2, both[1] + (height - 1) / 2
     return x, y
 
 
@@ -287,7 +297,7 @@ def _gather(
     height, width = images.shape[-3:-1]
     x, y = _positions(matrices, height, width, align_corners=align_corners)
     x, y = _clamp(x, width, padding), _clamp(y, height, padding)
-    return _four_taps(images, x, y, lead)
+    return _blend(*_taps(images, x, y, lead))
 
 
 @partial(_gather.defjvp, symbolic_zeros=True)
@@ -309,52 +319,40 @@ def _gather_jvp(
     height, width, channels = images.shape[-3:]
     x, y = _positions(matrices, height, width, align_corners=align_corners)
     held_x, held_y = _clamp(x, width, padding), _clamp(y, height, padding)
-    if isinstance(d_matrices, SymbolicZero):
-        out = _four_taps(images, held_x, held_y, lead)
-        change = jnp.zeros_like(out)
-    else:
-        # The barrier keeps the gathers out of the reduction that the transpose makes of this.
-        stacked = lax.optimization_barrier(
-            _four_taps(images, held_x, held_y, lead, with_slopes=True)
-        )
-        out, slopes = stacked[0], stacked[1:]
-        (u, across), (v, down) = (_pixels(n, align_corners=align_corners) for n in (width, height))
-        grid = jnp.stack([*jnp.broadcast_arrays(u, v[:, None]), jnp.ones((height, width))])
-        basis = jnp.repeat(grid.reshape(3, -1), channels, axis=-1).astype(matrices.dtype)
-        # As in `_positions`: entries in pixels, per row of the matrix.
-        units = jnp.array(
-            [[1.0, across / (down or 1.0), across], [down / (across or 1.0), 1.0, down]]
-        )
+    around = _taps(images, held_x, held_y, lead)
+    out = _blend(*around)
+    change = jnp.zeros_like(out)
+    if not isinstance(d_matrices, SymbolicZero):
+        slopes = jnp.stack(_slopes(*around))
+        grid, units = _grid(height, width, align_corners=align_corners)
+        basis = jnp.repeat(grid.reshape(3, -1).T, channels, axis=0).astype(matrices.dtype)
         rows = jnp.moveaxis(d_matrices[..., :2, :] * units, -2, 0)
-        moved = jnp.matmul(rows.reshape(-1, 3), basis, precision="highest")
+        moved = jnp.einsum("...k,pk->...p", rows, basis, precision="highest")
         moved = moved.reshape(2, *matrices.shape[:-2], height, width, channels)
         # As in `_clamp`: a position at or beyond a limit does not move.
         (left, right), (top, bottom) = (_limits(n, padding) for n in (width, height))
         free = jnp.stack([(x > left) & (x < right), (y > top) & (y < bottom)])[..., None]
         change = jnp.sum(slopes * jnp.where(free, moved, 0.0), axis=0)
     if not isinstance(d_images, SymbolicZero):
-        change = change + _four_taps(d_images, held_x, held_y, lead)
+        change = change + _blend(*_taps(d_images, held_x, held_y, lead))
     return out, change
 
 
-def _four_taps(
-    images: jax.Array,
-    x: jax.Array,
-    y: jax.Array,
-    lead: tuple[int, ...],
-    *,
-    with_slopes: bool = False,
-) -> jax.Array:
-    """Blend the four neighbours of every position; x, y (..., H, W) in pixels, clamped.
+def _taps(
+    images: jax.Array, x: jax.Array, y: jax.Array, lead: tuple[int, ...]
+) -> tuple[list[jax.Array], list[jax.Array], jax.Array, jax.Array]:
+    """Gather the four neighbours of every position; x, y (..., H, W) in pixels, clamped.
 
     Returns:
-        (..., H, W, C); with slopes (3, ..., H, W, C): the blend, its d/dx and d/dy per pixel.
+        The taps (..., H, W, C), top left, top right, bottom left, bottom right, of the nearest
+        pixel where they are outside; whether they are inside (..., H, W); and the position
+        between them, x and y in [0, 1).
     """
     height, width, channels = images.shape[-3:]
     # Real leading axes of the images become batch axes of the gather, the others vanish: no copy
     # per matrix, and (unlike one flat index over the batch) a sharded batch stays on its devices.
     offset = len(lead) - (images.ndim - 3)
-    batch = tuple(i + offset for i, n in enumerate(images.shape[:-3]) if n > 1)
+    batch = tuple(i + offset for i, n in enumerate(images.shape[:-3]) if n != 1)
     k = len(batch)
     pixels = images.reshape(*(lead[i] for i in batch), height * width, channels)
     numbers = lax.GatherDimensionNumbers(
@@ -365,22 +363,40 @@ def _four_taps(
         start_indices_batching_dims=batch,
     )
     x0, y0 = jnp.floor(x), jnp.floor(y)
-    right, below = x - x0, y - y0
     column, row = x0.astype(jnp.int32), y0.astype(jnp.int32)
-    one = jnp.ones_like(right)
-    out: list[Any] = [jnp.zeros((), right.dtype)] * (3 if with_slopes else 1)
-    for j, weight_y, sign_y in ((row, 1.0 - below, -one), (row + 1, below, one)):
-        for i, weight_x, sign_x in ((column, 1.0 - right, -one), (column + 1, right, one)):
-            inside = (i >= 0) & (i < width) & (j >= 0) & (j < height)
+    taps, inside = [], []
+    for j in (row, row + 1):
+        for i in (column, column + 1):
+            inside.append((i >= 0) & (i < width) & (j >= 0) & (j < height))
             index = jnp.clip(j, 0, height - 1) * width + jnp.clip(i, 0, width - 1)
             index = jnp.broadcast_to(index, (*lead, height, width))[..., None]
             tap = lax.gather(pixels, index, numbers, (1,) * (k + 1) + (channels,),
                              mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)  # fmt: skip
-            weights = (weight_x * weight_y, sign_x * weight_y, weight_x * sign_y)[: len(out)]
-            for n, weight in enumerate(weights):
-                # 0 times, not 0: a NaN position must stay visible.
-                out[n] = out[n] + jnp.where(inside, weight, 0.0 * weight)[..., None] * tap
-    return jnp.stack(out) if with_slopes else out[0]
+            taps.append(tap)
+    return taps, inside, x - x0, y - y0
+
+
+def _blend(
+    taps: list[jax.Array], inside: list[jax.Array], right: jax.Array, below: jax.Array
+) -> jax.Array:
+    """Weigh the four taps: the bilinear value."""
+    left, above = 1.0 - right, 1.0 - below
+    weights = (above * left, above * right, below * left, below * right)
+    # 0 times, not 0: a NaN position must stay visible.
+    kept = (jnp.where(i, w, 0.0 * w)[..., None] for i, w in zip(inside, weights, strict=True))
+    return sum((w * tap for w, tap in zip(kept, taps, strict=True)), jnp.zeros(()))
+
+
+def _slopes(
+    taps: list[jax.Array], inside: list[jax.Array], right: jax.Array, below: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return d/dx and d/dy of `_blend`, per pixel."""
+    r, b = right[..., None], below[..., None]
+    kept = (jnp.where(i[..., None], tap, 0.0) for i, tap in zip(inside, taps, strict=True))
+    top_left, top_right, low_left, low_right = kept
+    along_x = (1.0 - b) * (top_right - top_left) + b * (low_right - low_left)
+    along_y = (1.0 - r) * (low_left - top_left) + r * (low_right - top_right)
+    return along_x, along_y
 
 
 def _interpolation(position: jax.Array, size: int, padding: str) -> jax.Array:

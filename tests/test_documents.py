@@ -52,8 +52,8 @@ def test_every_public_name_is_listed_and_documented(name: str) -> None:
 
 LAYERS = (  # lower rooms first; a file imports from rooms above it in this list only
     "matrices", "convolutions", "warps", "transforms", "networks", "bijections", "distributions",
-    "objectives", "controllers", "metrics", "data", "inference", "training", "checkpoints",
-    "report",
+    "objectives", "controllers", "metrics", "data", "inference", "placement", "training",
+    "checkpoints", "export", "report",
 )  # fmt: skip
 
 
@@ -87,7 +87,9 @@ def test_publish_copies_and_refuses(tmp_path: Path) -> None:
         publish.publish("x", [run], tmp_path / "results")
     for name in ("config.json", "environment.json"):
         (run / name).write_text("{}")
-    (run / "results.json").write_text('{"seed": 4, "test_accuracy": 0.5}')
+    (run / "results.json").write_text(
+        '{"seed": 4, "test_accuracy": 0.5, "true_half_range_degrees": 90.0}'
+    )
     publish.publish("x", [run], tmp_path / "results")
     assert (tmp_path / "results" / "x" / "4" / "results.json").exists()
     text = publish.readme_with_table(

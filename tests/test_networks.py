@@ -1,5 +1,7 @@
-"""Networks, pooling and the fast convolution."""
+"""Networks: equal to PyTorch's, counted, and with parameters that start where they should."""
 
+import zlib
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -8,8 +10,163 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv.convolutions import Conv3x3, convolve, convolve_sliced
-from flowjax_inv.networks import MLP, SimpleConv, max_pool_2x2
+from flowjax_inv.networks import (
+    MLP,
+    FixupResNet,
+    Layer13,
+    LeNet,
+    PreActResNet18,
+    SimpleConv,
+    max_pool_2x2,
+)
+
+GOLDEN = np.load(Path(__file__).parent / "golden" / "networks.npz")
+
+
+def formula(path: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The numbers of golden/make_networks.py: from the name alone, in [-1, 1] before scaling."""
+    i = np.arange(np.prod(shape), dtype=np.int64)
+    u = (7 * i * i + 13 * i + zlib.crc32(path.encode())) % 1009 / 504 - 1
+    kind = path.rpartition("/")[2]
+    if kind == "kernel":
+        u = u * np.sqrt(3 / np.prod(shape[:-1]))
+    elif kind.endswith("scale") or kind == "var":
+        u = 1 + 0.2 * u
+    elif kind not in ("images", "pull"):
+        u = 0.2 * u
+    return u.reshape(shape).astype(np.float32)
+
+
+def filled(network: nn.Module, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Variables of a network with every leaf replaced by its formula."""
+    key = jax.random.key(0)
+    shapes = jax.eval_shape(lambda: network.init(key, jnp.zeros((1, *shape))))
+
+    def fill(path: Any, leaf: Any) -> jax.Array:
+        return jnp.asarray(formula("/".join(entry.key for entry in path[1:]), leaf.shape))
+
+    return jax.tree_util.tree_map_with_path(fill, shapes)
+
+
+GOLDEN_CASES: list[tuple[str, nn.Module, tuple[int, ...]]] = [
+    ("simple_conv_28", SimpleConv(32, 8), (28, 28, 1)),
+    ("simple_conv_32", SimpleConv(32, 8), (32, 32, 3)),
+    ("lenet_28", LeNet(10), (28, 28, 1)),
+    ("lenet_32", LeNet(10, "relu"), (32, 32, 3)),
+    ("fixup_resnet", FixupResNet(10), (32, 32, 3)),
+    ("layer13", Layer13(10, 8, dropout_rate=0.0), (16, 16, 3)),
+    ("preact_resnet18", PreActResNet18(4), (32, 32, 3)),
+    ("mlp", MLP(10, (20,), "tanh"), (12, 12, 1)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("conv", ["lax", "patches"])
+@pytest.mark.parametrize(("name", "network", "shape"), GOLDEN_CASES, ids=lambda c: str(c)[:15])
+def test_networks_equal_pytorchs(name: str, network: Any, shape: tuple, conv: str) -> None:
+    """Outputs in evaluation and in training, and the norms of both gradients, by both paths."""
+    if hasattr(network, "conv"):
+        network = network.clone(conv=conv)
+    variables = filled(network, shape)
+    images = jnp.asarray(formula("images", (4, *shape)))
+    np.testing.assert_allclose(
+        network.apply(variables, images), GOLDEN[f"{name}/logits"], rtol=1e-4, atol=1e-4
+    )
+
+    @jax.jit
+    def train(params: Any, images: jax.Array) -> tuple[jax.Array, jax.Array]:
+        rest = variables | {"params": params}
+        logits, _ = network.apply(rest, images, train=True, mutable=["batch_stats"])
+        return jnp.sum(logits * formula("pull", logits.shape)), logits
+
+    gradients, logits = jax.grad(train, argnums=(0, 1), has_aux=True)(variables["params"], images)
+    np.testing.assert_allclose(logits, GOLDEN[f"{name}/train_logits"], rtol=1e-3, atol=3e-4)
+    norms = [np.sqrt(sum(np.sum(np.square(x)) for x in jax.tree.leaves(g))) for g in gradients]
+    wanted = [GOLDEN[f"{name}/gradient_norm"], GOLDEN[f"{name}/image_gradient_norm"]]
+    np.testing.assert_allclose(norms, wanted, rtol=2e-4)
+
+
+COUNTS: list[tuple[nn.Module, tuple[int, ...], int]] = [
+    (SimpleConv(32, 8), (28, 28, 1), 26_464),
+    (SimpleConv(32, 8), (32, 32, 3), 26_608),
+    (SimpleConv(4, 32, batch_norm=True), (32, 32, 3), 390_404),
+    (LeNet(10), (28, 28, 1), 60_170),
+    (LeNet(10, "relu"), (32, 32, 3), 62_006),
+    (FixupResNet(10), (32, 32, 3), 74_827),
+    (FixupResNet(10, 8), (32, 32, 3), 18_995),
+    (Layer13(10), (32, 32, 3), 3_993_482),
+    (PreActResNet18(200), (64, 64, 3), 11_268_616),
+    (PreActResNet18(4), (64, 64, 3), 11_168_068),
+    (MLP(10, (1000,), "tanh"), (28, 28, 1), 795_010),
+]
+
+
+@pytest.mark.parametrize(("network", "shape", "expected"), COUNTS, ids=lambda c: str(c)[:12])
+def test_parameter_counts_are_the_papers(network: Any, shape: tuple, expected: int) -> None:
+    variables = jax.eval_shape(lambda: network.init(jax.random.key(0), jnp.zeros((1, *shape))))
+    assert sum(x.size for x in jax.tree.leaves(variables["params"])) == expected
+
+
+def test_fixup_scalars_are_seventeen_parameters_of_one_number() -> None:
+    """The recipe finds them by their shape (1,): no other parameter has it."""
+    params: Any = FixupResNet(10).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
+    scalars = {name: leaf for name, leaf in params.items() if not isinstance(leaf, dict)}
+    assert len(scalars) == 17
+    assert all(leaf.shape == (1,) for leaf in scalars.values())
+    assert sum(leaf.shape == (1,) for leaf in jax.tree.leaves(params)) == 17
+    for name, leaf in scalars.items():
+        assert leaf == (1.0 if name.endswith("scale") else 0.0), name
+
+
+def test_fixup_starts_as_its_paper_says() -> None:
+    params: Any = FixupResNet(10).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
+    for block, std in enumerate((0.0680, 0.0481, 0.0340)):
+        assert abs(np.std(params[f"block{block}_conv1"]["kernel"]) / std - 1) < 0.05
+        assert not np.any(params[f"block{block}_conv2"]["kernel"])
+    assert not np.any(params["head"]["kernel"])
+    first = np.abs(params["conv"]["kernel"]).max() * np.sqrt(27)
+    assert 0.95 < first <= 1
+
+
+@pytest.mark.slow
+def test_preact_resnet18_starts_as_its_code_says() -> None:
+    """Truncated at two standard deviations of sqrt(2 / fan_in) / 0.8796; a small linear layer."""
+    network = PreActResNet18(200)
+    params: Any = network.init(jax.random.key(0), jnp.zeros((1, 16, 16, 3)))["params"]
+    kernel = params["block2_conv2"]["kernel"]
+    std = np.sqrt(2 / (9 * 128))
+    assert abs(np.std(kernel) / std - 1) < 0.01
+    assert 1.95 < np.abs(kernel).max() / (std / 0.8796) <= 2.001
+    assert abs(np.std(params["head"]["kernel"]) / 0.01 - 1) < 0.01
+
+
+@pytest.mark.parametrize("network", [LeNet(10), Layer13(10, 8)], ids=["lenet", "layer13"])
+def test_pytorchs_uniform_start(network: Any) -> None:
+    """Weights and biases fill U(-1/sqrt(fan_in), 1/sqrt(fan_in)), layer by layer."""
+    params = network.init(jax.random.key(0), jnp.zeros((1, 28, 28, 1)))["params"]
+    for name, layer in params.items():
+        if "kernel" in layer:
+            bound = 1 / np.sqrt(np.prod(layer["kernel"].shape[:-1]))
+            assert 0.8 < np.abs(layer["kernel"]).max() / bound <= 1, name
+            assert 0.4 < np.abs(layer["bias"]).max() / bound <= 1, name
+
+
+REFUSALS: list[tuple[Any, tuple[int, ...], str]] = [
+    (SimpleConv(4), (1, 4, 32, 3), r"images have shape \(1, 4, 32, 3\); SimpleConv wants"),
+    (LeNet(4), (1, 64, 64, 3), r"shape \(1, 64, 64, 3\); LeNet wants \(N, 28, 28, C\) or"),
+    (LeNet(4), (1, 28, 32, 1), r"shape \(1, 28, 32, 1\); LeNet wants"),
+    (Layer13(4), (1, 2, 8, 3), r"shape \(1, 2, 8, 3\); Layer13 wants .* H, W >= 4"),
+    (FixupResNet(4), (8, 8, 3), r"shape \(8, 8, 3\); FixupResNet wants \(N, H, W, C\)"),
+    (PreActResNet18(4), (8, 8, 3), r"shape \(8, 8, 3\); PreActResNet18 wants \(N, H, W, C\)"),
+    (MLP(4).clone(activation="gelu"), (1, 4), 'activation is "gelu"; allowed: relu, tanh'),
+]
+
+
+@pytest.mark.parametrize(("network", "shape", "text"), REFUSALS, ids=lambda c: str(c)[:14])
+def test_networks_refuse_what_they_cannot_take(network: Any, shape: tuple, text: str) -> None:
+    with pytest.raises(ValueError, match=text) as caught:
+        network.init(jax.random.key(0), jnp.zeros(shape))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("size", [28, 32])
@@ -31,26 +188,83 @@ def test_simple_conv_is_the_papers_network(size: int) -> None:
     np.testing.assert_allclose(logits, x @ head["kernel"] + head["bias"], rtol=1e-4, atol=1e-5)
 
 
-def test_simple_conv_counts() -> None:
-    """SimpleConv(8, 32) on RGB: weights and biases of four convolutions and the head."""
-    variables = SimpleConv(32, width=8).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
-    expected = (27 * 8 + 8) + (72 * 16 + 16) + (144 * 32 + 32) + (288 * 64 + 64) + (64 * 32 + 32)
-    assert sum(x.size for x in jax.tree.leaves(variables)) == expected
+NORMALIZED = [
+    ("norm0", SimpleConv(4, 2, batch_norm=True)),
+    ("norm0", Layer13(4, 2)),
+    ("block0_norm1", PreActResNet18(4)),
+]
 
 
-def test_simple_conv_refuses_tiny_pictures() -> None:
-    with pytest.raises(ValueError, match=r"images have shape \(1, 4, 32, 3\); SimpleConv wants"):
-        SimpleConv(4).init(jax.random.key(0), jnp.zeros((1, 4, 32, 3)))
-
-
-def test_batch_norm_updates_in_training_alone() -> None:
-    net = SimpleConv(4, width=2, batch_norm=True)
+@pytest.mark.parametrize(("norm", "network"), NORMALIZED, ids=lambda c: str(c)[:12])
+def test_batch_norm_updates_in_training_alone(norm: str, network: Any) -> None:
     images = jax.random.normal(jax.random.key(0), (8, 8, 8, 1)) + 3
-    variables: Any = net.init(jax.random.key(1), images)
-    result: Any = net.apply(variables, images, train=True, mutable=["batch_stats"])
-    before, after = (v["batch_stats"]["norm0"]["mean"] for v in (variables, result[1]))
+    variables: Any = network.init(jax.random.key(1), images)
+    rngs = {"dropout": jax.random.key(2)}
+    result: Any = network.apply(variables, images, train=True, mutable=["batch_stats"], rngs=rngs)
+    before, after = (v["batch_stats"][norm]["mean"] for v in (variables, result[1]))
     assert np.abs(after - before).max() > 1e-3
-    net.apply(variables, images, train=False)  # needs nothing mutable
+    network.apply(variables, images, train=False)  # needs neither a key nor anything mutable
+
+
+def test_running_statistics_move_a_tenth() -> None:
+    """PyTorch's momentum 0.1: new = 0.9 old + 0.1 batch."""
+    network: Any = Layer13(4, 2, dropout_rate=0.0)
+    images = jax.random.normal(jax.random.key(0), (8, 8, 8, 1)) + 3
+    variables = network.init(jax.random.key(1), images)
+    _, changed = network.apply(variables, images, train=True, mutable=["batch_stats"])
+    p = variables["params"]["conv0"]
+    x: Any = nn.Conv(2, (3, 3)).apply({"params": p}, images)
+    stats = changed["batch_stats"]["norm0"]
+    np.testing.assert_allclose(stats["mean"], 0.1 * x.mean((0, 1, 2)), rtol=1e-4)
+    np.testing.assert_allclose(stats["var"], 0.9 + 0.1 * x.var((0, 1, 2)), rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "network"), NORMALIZED, ids=lambda c: str(c)[:12])
+def test_statistics_under_pmap_are_those_of_the_whole_batch(norm: str, network: Any) -> None:
+    if isinstance(network, Layer13):
+        network = network.clone(dropout_rate=0.0)
+    images = (
+        jax.random.normal(jax.random.key(0), (8, 8, 8, 3)) * jnp.arange(1, 9)[:, None, None, None]
+    )
+    variables = network.init(jax.random.key(1), images)
+
+    def stats(network: Any, images: jax.Array) -> Any:
+        return network.apply(variables, images, train=True, mutable=["batch_stats"])
+
+    logits, whole = stats(network, images)
+    spread = network.clone(axis_name="batch")
+    parts, shared = jax.pmap(lambda x: stats(spread, x), axis_name="batch")(
+        images.reshape(4, 2, 8, 8, 3)
+    )
+    np.testing.assert_allclose(parts.reshape(8, 4), logits, rtol=1e-3, atol=1e-4)
+    for part in range(4):
+        np.testing.assert_allclose(
+            shared["batch_stats"][norm]["var"][part], whole["batch_stats"][norm]["var"], rtol=1e-4
+        )
+
+
+def test_dropout_removes_whole_maps_by_its_own_key() -> None:
+    """The first dropout sees the same maps under every key: each is dropped or divided by 0.7."""
+    images = jax.random.normal(jax.random.key(0), (8, 8, 8, 3))
+    variables = Layer13(4, 4).init(jax.random.key(1), images)
+
+    def first_dropout(rate: float, key: int) -> np.ndarray:
+        _, kept = Layer13(4, 4, dropout_rate=rate).apply(
+            variables,
+            images,
+            train=True,
+            rngs={"dropout": jax.random.key(key)},
+            mutable=["batch_stats", "intermediates"],
+            capture_intermediates=lambda module, _: isinstance(module, nn.Dropout),
+        )
+        return np.asarray(kept["intermediates"]["Dropout_0"]["__call__"][0])
+
+    whole, dropped = first_dropout(0.0, 0), first_dropout(0.3, 0)
+    gone = np.all(dropped == 0, axis=(1, 2), keepdims=True)
+    assert 0.1 < gone.mean() < 0.6
+    np.testing.assert_allclose(dropped, np.where(gone, 0, whole / 0.7), rtol=1e-5)
+    assert np.any(first_dropout(0.3, 1) != dropped)
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (5, 7)])
@@ -74,26 +288,3 @@ def test_mlp_shapes() -> None:
     logits: Any = net.apply(variables, jnp.zeros((3, 5, 4, 2)))
     assert variables["params"]["dense0"]["kernel"].shape == (40, 6)
     assert logits.shape == (3, 4)
-
-
-@pytest.mark.parametrize("batch", [5, 32, 70])
-def test_sliced_convolution_equals_lax(batch: int) -> None:
-    """Value bit for bit; both gradients to float32 sums in another order."""
-    x = jax.random.normal(jax.random.key(0), (batch, 9, 7, 3))
-    kernel = jax.random.normal(jax.random.key(1), (3, 3, 3, 4))
-    np.testing.assert_array_equal(convolve_sliced(x, kernel), convolve(x, kernel))
-
-    def gradients(f):
-        return jax.grad(lambda x, k: jnp.sum(jnp.sin(f(x, k))), argnums=(0, 1))(x, kernel)
-
-    for sliced, plain in zip(gradients(convolve_sliced), gradients(convolve), strict=True):
-        np.testing.assert_allclose(sliced, plain, rtol=1e-4, atol=1e-4)
-
-
-def test_conv3x3_is_flax_conv() -> None:
-    x = jax.random.normal(jax.random.key(0), (2, 6, 5, 3))
-    variables = Conv3x3(4).init(jax.random.key(1), x)
-    expected: Any = nn.Conv(4, (3, 3)).apply(variables, x)
-    for gradient in ("auto", "lax", "sliced"):
-        ours: Any = Conv3x3(4, gradient).apply(variables, x)
-        np.testing.assert_allclose(ours, expected, atol=1e-6)

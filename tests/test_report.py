@@ -14,7 +14,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.projections.polar import PolarAxes
 
-from flowjax_inv.report import figures, page
+from flowjax_inv.report import figures, page, reading
 from flowjax_inv.report.evaluation import wrap
 
 HALF_RANGE = 90.0
@@ -192,7 +192,7 @@ def test_hostile_strings_are_escaped(tmp_path: Path) -> None:
 
 
 def test_missing_optional_files_are_said_in_a_line(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", results={"method": "identity", "test_accuracy": 0.7})
+    folder = write_run(tmp_path / "run")
     (folder / "environment.json").unlink()
     (folder / "figures").mkdir()
     (folder / "figures" / "density.png").write_bytes(b"of an earlier report")
@@ -201,7 +201,6 @@ def test_missing_optional_files_are_said_in_a_line(tmp_path: Path) -> None:
     assert "has no environment.json" in text
     assert len(Page(text).references) == 1  # the learning curves
     assert not (folder / "figures" / "density.png").exists()
-    assert "without any invariance" in text
 
 
 @pytest.mark.parametrize(
@@ -230,7 +229,7 @@ def test_unreadable_evaluation_is_said_in_a_line(tmp_path: Path) -> None:
 def test_missing_needed_files_are_refused(tmp_path: Path, name: str) -> None:
     folder = write_run(tmp_path / "run")
     (folder / name).unlink()
-    with pytest.raises(page.IncompleteRunError, match=f"has no {name}; a report needs") as error:
+    with pytest.raises(reading.IncompleteRunError, match=f"has no {name}; a report needs") as error:
         page.write_report(folder)
     assert isinstance(error.value, FileNotFoundError)
     assert not (folder / "report.html").exists()
@@ -240,12 +239,12 @@ def test_broken_json_is_refused_with_its_line(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "metrics.jsonl").write_text('{"step": 0}\n{"step"\n{"step": 2}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2 is not JSON"):
-        page.read_run(folder)
+        reading.read_run(folder)
     (folder / "metrics.jsonl").write_text('{"step": 0}\n{"st')
-    assert page.read_run(folder).metrics == [{"step": 0}]
+    assert reading.read_run(folder).metrics == [{"step": 0}]
     (folder / "results.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"results\.json holds a list; it should be one JSON obj"):
-        page.read_run(folder)
+        reading.read_run(folder)
 
 
 def test_failure_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The report in numbers: alarms, headline, and the results table of the README."""
+"""The report in numbers: alarms, headline, and the results tables of the README."""
 
 import json
 import math
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from flowjax_inv.report import tables
+from experiments import publish
+from flowjax_inv.report import formats, readme, tables
+from flowjax_inv.transforms import Affine, Crop, Decoupled
 
 ALARM_WORDS = ("Not finite", "Collapse", "Saturation", "Runaway")
 GOOD = {
@@ -87,25 +89,88 @@ def test_headline_marks_aims_only_where_the_truth_is_known() -> None:
     assert list(marks.values()) == [None, None, True, True, True, False, None, True]
     unknown = {"test_accuracy": 0.7, "entropy": 0.1}
     assert [(row.value, row.target, row.passed) for row in tables.headline(unknown)] == [
-        ("70.0 %", "", None),
+        ("70.00 %", "", None),
         ("0.10 nats", "", None),
     ]
     assert tables.headline({}) == []
 
 
+IMAGES = {
+    "method": "flow",
+    "test_accuracy": 0.9842,
+    "test_accuracy_averaged": 0.98734,
+    "evaluation_rule": "plain",
+    "evaluation_average": "probs",
+    "evaluation_samples": 20,
+    "test_accuracy_plain_probs": 0.98734,
+    "test_accuracy_code_logits": 0.9881,
+    "paper": "99.2 ± 0.1 (Table 1)",
+    "entropy": 1.25,
+    "entropy_floor": -3.0,
+    "log_volume": 6 * math.log(2),
+    "saturated_share": 0.01,
+    "half_range_scale": 0.2345,
+    "half_range_rotation": 24.56,
+    "half_range_translation_x": 0.1,
+}
+
+
+def test_headline_of_images_has_rules_paper_and_units() -> None:
+    assert [(row.name, row.value, row.target) for row in tables.headline(IMAGES)] == [
+        ("Test accuracy, image as it is", "98.42 %", ""),
+        (
+            "Test accuracy, averaged over 20 sampled views (plain, probabilities)",
+            "98.73 %",
+            "paper (%): 99.2 ± 0.1 (Table 1)",
+        ),
+        (
+            "Test accuracy, averaged over 20 sampled views of norm below 1 and the image "
+            "(code, logits)",
+            "98.81 %",
+            "",
+        ),
+        ("Entropy of the density", "1.25 nats", "floor −3.00 nats, maximum 4.16 nats"),
+        ("Mean learned half-range, rotation", "24.6°", ""),
+        ("Mean learned half-range, translation x", "0.100 (half-widths)", ""),
+        ("Mean learned half-range, scale", "0.234 (log-scale)", ""),
+        ("Samples on the edge of the box", "1.0 %", "at most 5.0 %"),
+    ]
+    marks = [row.passed for row in tables.headline(IMAGES)]
+    assert marks == [None] * 7 + [True], "the aims of the sprites are not for these"
+
+
+def test_headline_without_a_density_is_its_accuracy() -> None:
+    results = IMAGES | {"method": "identity", "saturated_share": 0.0, "evaluation_samples": 1}
+    (row,) = tables.headline(results)
+    assert (row.value, row.target) == ("98.42 %", "paper (%): 99.2 ± 0.1 (Table 1)")
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [Affine("affine"), Affine("affine", basis="scales"), Decoupled(tuple("abcdef")), Crop()],
+    ids=["augerino", "scales", "entries", "crop"],
+)
+def test_units_are_those_of_the_transforms(transform: Any) -> None:
+    assert tuple(tables.UNITS[name] for name in transform.names) == transform.units
+
+
 def test_numbers_have_their_decimals_and_no_negative_zero() -> None:
-    assert tables.as_percent(0.02134) == "2.1 %"
-    assert tables.as_degrees(-1.86) == "−1.9°"
-    assert tables.as_nats(-0.004) == "0.00 nats"
+    assert formats.as_percent(0.02134) == "2.1 %"
+    assert formats.as_degrees(-1.86) == "−1.9°"
+    assert formats.as_nats(-0.004) == "0.00 nats"
 
 
-# --- the table of the README
+# --- the tables of the README
 
 
-def write_results(root: Path, name: str, seed: int, **results: Any) -> None:
+def write_results(
+    root: Path, name: str, seed: int, config: dict[str, Any] | None = None, /, **results: Any
+) -> None:
     folder = root / name / str(seed)
     folder.mkdir(parents=True)
     (folder / "results.json").write_text(json.dumps(results))
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
 
 
 def test_results_table_has_mean_and_deviation(tmp_path: Path) -> None:
@@ -114,8 +179,11 @@ def test_results_table_has_mean_and_deviation(tmp_path: Path) -> None:
             tmp_path, "flow", seed, half_range_degrees=half_range, true_half_range_degrees=90.0,
             outside_share=share, test_accuracy=1.0, seconds=120.0,
         )  # fmt: skip
-    write_results(tmp_path, "augerino|x", 0, test_accuracy=0.975, kolmogorov_distance=0.1234)
-    header, rule, augerino, flow = tables.results_table(tmp_path).split("\n")
+    write_results(
+        tmp_path, "augerino|x", 0, true_half_range_degrees=45, test_accuracy=0.975,
+        kolmogorov_distance=0.1234,
+    )  # fmt: skip
+    header, rule, augerino, flow = readme.results_table(tmp_path).split("\n")
     assert header == (
         "| run | seeds | half-range (°) | true (°) | outside (%) | Kolmogorov | "
         "test accuracy (%) | averaged accuracy (%) | minutes |"
@@ -123,30 +191,114 @@ def test_results_table_has_mean_and_deviation(tmp_path: Path) -> None:
     assert rule.count("|") == header.count("|")
     # Deviations with n - 1: of 86, 88, 90 it is 2; of 1, 2, 3 it is 1.
     assert flow == "| flow | 3 | 88.0 ± 2.0 | 90.0 | 2.0 ± 1.0 | – | 100.0 ± 0.0 | – | 2.0 ± 0.0 |"
-    assert augerino == "| augerino\\|x | 1 | – | – | – | 0.123 | 97.5 | – | – |"
+    assert augerino == "| augerino\\|x | 1 | – | 45.0 | – | 0.123 | 97.5 | – | – |"
 
 
 def test_results_table_says_how_many_seeds_have_a_figure(tmp_path: Path) -> None:
     write_results(tmp_path, "flow", 0, test_accuracy=0.9, outside_share=math.nan)
-    write_results(tmp_path, "flow", 1)
-    line = tables.results_table(tmp_path).split("\n")[2]
-    assert line == "| flow | 2 | – | – | not finite | – | 90.0 (1 of 2) | – | – |"
+    write_results(tmp_path, "flow", 1, true_half_range_degrees=90.0)
+    line = readme.results_table(tmp_path).split("\n")[2]
+    assert line == "| flow | 2 | – | 90.0 (1 of 2) | not finite | – | 90.0 (1 of 2) | – | – |"
 
 
 def test_results_table_refuses_nothing_and_nonsense(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no NAME/SEED/results\.json; copy"):
-        tables.results_table(tmp_path)
+        readme.results_table(tmp_path)
     write_results(tmp_path, "flow", 0)
     (tmp_path / "flow" / "0" / "results.json").write_text("{")
     with pytest.raises(ValueError, match=r"results\.json is not JSON"):
-        tables.results_table(tmp_path)
+        readme.results_table(tmp_path)
+
+
+MNIST = {"data": {"name": "mnist"}, "train": {"epochs": 4}}
+RUN = "python -m experiments.run --config=experiments/mnist.py:cpu"
+
+
+def test_images_table_has_rule_note_and_command(tmp_path: Path) -> None:
+    for seed, accuracy in ((0, 0.98), (1, 0.99)):
+        config = MNIST | {"seed": seed, "command": f"{RUN} --config.seed={seed} --workdir r{seed}"}
+        averaged = {"test_accuracy_averaged": accuracy, "seconds": 90.0}
+        write_results(tmp_path, "mnist", seed, config, **IMAGES | averaged)
+        none = {"method": "identity", "entropy": None, "paper": "", "seconds": 60.0}
+        config["command"] = f"{RUN} --config.seed {seed} --config.distribution.name=identity"
+        write_results(tmp_path, "x_control", seed, config, **IMAGES | none)
+    note = {"data_note": "re-encoded as JPEG: not the official CIFAR-10"}
+    write_results(tmp_path, "cifar", 0, {"data": {"name": "cifar10"}}, **IMAGES | note)
+    write_results(tmp_path, "sprites", 0, true_half_range_degrees=90.0)
+    header, rule, cifar, control, mnist = readme.images_table(tmp_path).split("\n")
+    assert header == (
+        "| run | method | data | seeds | paper (%) | averaged accuracy (%) | "
+        "plain accuracy (%) | entropy (nats) | minutes | command |"
+    )
+    assert rule.count("|") == header.count("|")
+    assert cifar == (
+        "| cifar | flow | cifar10 (re-encoded as JPEG: not the official CIFAR-10) | 1 | "
+        "99.2 ± 0.1 (Table 1) | 98.73 (plain, probabilities) | 98.42 | 1.25 | – | – |"
+    )
+    assert control == (
+        "| x_control | none | mnist | 2 | – | – | 98.42 ± 0.00 | – | 1.0 ± 0.0 | "
+        f"`{RUN} --config.distribution.name=identity` |"
+    )
+    assert mnist == (
+        "| mnist | flow | mnist | 2 | 99.2 ± 0.1 (Table 1) | "
+        "98.50 ± 0.71 (plain, probabilities) | 98.42 ± 0.00 | 1.25 ± 0.00 | 1.5 ± 0.0 | "
+        f"`{RUN}` |"
+    )
+    assert [line.split(" |")[0] for line in readme.results_table(tmp_path).split("\n")[2:]] == [
+        "| sprites"
+    ]
+
+
+def test_a_table_without_runs_is_empty(tmp_path: Path) -> None:
+    write_results(tmp_path / "images", "mnist", 0, MNIST, **IMAGES)
+    assert readme.results_table(tmp_path / "images") == ""
+    write_results(tmp_path / "sprites", "flow", 0, true_half_range_degrees=90.0)
+    assert readme.images_table(tmp_path / "sprites") == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "results", "word"),
+    [
+        ({"train": {"epochs": 8}}, {}, "train.epochs"),
+        ({}, {"evaluation_rule": "code"}, "results: evaluation_rule"),
+    ],
+)
+def test_images_table_refuses_a_mean_over_different_experiments(
+    tmp_path: Path, config: dict[str, Any], results: dict[str, Any], word: str
+) -> None:
+    write_results(tmp_path, "mnist", 0, MNIST | {"seed": 0}, **IMAGES)
+    write_results(tmp_path, "mnist", 1, MNIST | {"seed": 1} | config, **IMAGES | results)
+    with pytest.raises(ValueError, match=f"the runs of mnist differ in {word}; publish runs that"):
+        readme.images_table(tmp_path)
+
+
+def test_publish_writes_both_tables_and_asks_for_their_markers(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        for name, results in (("mnist", IMAGES), ("sprites", GOOD)):
+            config = MNIST | {"seed": seed}
+            write_results(tmp_path / "runs", name, seed, config, **results | {"seed": seed})
+            (tmp_path / "runs" / name / str(seed) / "environment.json").write_text("{}")
+    results = tmp_path / "results"
+    publish.publish("sprites", [tmp_path / "runs/sprites/0", tmp_path / "runs/sprites/1"], results)
+    places = "<!-- results:begin -->\n<!-- results:end -->\n"
+    alone = publish.readme_with_table(places, results)
+    assert "| sprites | 2 |" in alone
+    publish.publish("mnist", [tmp_path / "runs/mnist/0", tmp_path / "runs/mnist/1"], results)
+    with pytest.raises(ValueError, match="0 '<!-- images:begin -->'"):
+        publish.readme_with_table(places, results)
+    both = publish.readme_with_table(
+        places + "<!-- images:begin -->\nold\n<!-- images:end -->\n", results
+    )
+    assert both.startswith(alone)
+    assert "| mnist | flow | mnist | 2 |" in both
+    assert "old" not in both
 
 
 def test_table_goes_between_its_markers() -> None:
     text = "a\n<!-- results:begin -->\nold\n<!-- results:end -->\nb\n"
-    once = tables.replace_between_markers(text, "| new |\n", "results")
+    once = readme.replace_between_markers(text, "| new |\n", "results")
     assert once == "a\n<!-- results:begin -->\n| new |\n<!-- results:end -->\nb\n"
-    assert tables.replace_between_markers(once, "| new |", "results") == once
+    assert readme.replace_between_markers(once, "| new |", "results") == once
 
 
 @pytest.mark.parametrize(
@@ -161,4 +313,4 @@ def test_table_goes_between_its_markers() -> None:
 )
 def test_missing_markers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"'<!-- results:begin -->' and .* it needs one line of"):
-        tables.replace_between_markers(text, "table", "results")
+        readme.replace_between_markers(text, "table", "results")

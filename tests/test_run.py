@@ -60,7 +60,8 @@ def test_a_run_leaves_its_folder(finished: Path) -> None:
     results = json.loads((finished / "results.json").read_text())
     for name in ("half_range_degrees", "half_range_raw_degrees", "outside_share",
                  "kolmogorov_distance", "test_accuracy", "test_accuracy_averaged", "seconds",
-                 "seed", "entropy", "collapsed", "saturated"):  # fmt: skip
+                 "seed", "entropy", "collapsed", "saturated", "class_names", "image_shape",
+                 "evaluation_rule"):  # fmt: skip
         assert name in results
     lines = [json.loads(x) for x in (finished / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [4, 8, 12, 16]
@@ -235,7 +236,7 @@ def test_missing_config_lists_the_available_ones() -> None:
         [sys.executable, "-m", "experiments.run"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("error: --config is missing; available: experiments/mario_iggy")
+    assert done.stderr.startswith("error: --config is missing; available: experiments/cifar10.py")
 
 
 @pytest.mark.slow

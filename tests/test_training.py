@@ -17,12 +17,14 @@ from flowjax_inv.distributions.box import Identity
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.networks import MLP, SimpleConv
 from flowjax_inv.objectives import view_cross_entropy
+from flowjax_inv.placement import Placement
 from flowjax_inv.training import Objective
 from flowjax_inv.transforms import Affine
 
 IMAGES = jax.random.randint(jax.random.key(0), (24, 8, 8, 1), 0, 256).astype(jnp.uint8)
 LABELS = jnp.arange(24) % 3
 ROTATION = Affine("rotation")
+ONE = Placement(jax.devices()[:1])  # of the four simulated devices
 
 
 def small_flow(dim: int = 1, **fields) -> Flow:
@@ -38,7 +40,7 @@ def build(classifier=None, distribution=None, controller=None, objective=None, *
         classifier, distribution, optimizer, controller, IMAGES[:4], key=jax.random.key(1)
     )
     parts = (classifier, distribution, ROTATION, optimizer, controller, objective)
-    return state, training.make_step(*parts, **fields)
+    return ONE.replicate(state), training.make_step(*parts, placement=ONE, **fields)
 
 
 def changed(before, after, name: str) -> bool:
@@ -123,12 +125,12 @@ def test_more_copies_keep_the_first_ones() -> None:
         )
         step = training.make_step(
             classifier, distribution, Spy("rotation"), optimizer, Constant(0.1),
-            Objective(copies=copies),
+            Objective(copies=copies), placement=ONE,
         )  # fmt: skip
         jax.block_until_ready(step(state, IMAGES, LABELS, np.arange(8)))
         jax.effects_barrier()
-    np.testing.assert_allclose(seen[0], seen[1][:2], atol=1e-6)
-    assert np.abs(seen[1][0] - seen[1][1]).max() > 1e-3
+    np.testing.assert_allclose(seen[0], seen[1][:, :2], atol=1e-6)
+    assert np.abs(seen[1][:, 0] - seen[1][:, 1]).max() > 1e-3
 
 
 def test_batch_statistics_are_carried() -> None:
@@ -195,7 +197,9 @@ def test_the_known_optimum_of_a_fixed_classifier(bijection: Literal["coupling", 
     state = training.init_state(
         classifier, distribution, optimizer, controller, images[:2], key=jax.random.key(0)
     )
-    step = training.make_step(classifier, distribution, ROTATION, optimizer, controller, objective)
+    step = training.make_step(
+        classifier, distribution, ROTATION, optimizer, controller, objective, placement=ONE
+    )
     for _ in range(400):
         state = step(state, images, jnp.zeros(64, jnp.int32), np.arange(64))
     density: Any = distribution.apply(

@@ -34,6 +34,7 @@ class DataSet:
         class_names: one per label.
         centres_degrees: (classes, modes) centres of the arcs a class covers, where known.
         arc_half_range_degrees: half-width of every such arc.
+        note: what a reader of figures must know, e.g. that the contents are not the official ones.
     """
 
     train: Split
@@ -41,3 +42,4 @@ class DataSet:
     class_names: tuple[str, ...]
     centres_degrees: np.ndarray | None = None
     arc_half_range_degrees: float | None = None
+    note: str = ""

@@ -1,11 +1,13 @@
 """The contract every conditional distribution keeps, and the smooth bound its parameters use."""
 
+from collections.abc import Callable
+
 import distrax
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-__all__ = ["ConditionalDistribution", "bounded", "unbounded"]
+__all__ = ["ConditionalDistribution", "bounded", "draw_noise", "split_key", "unbounded"]
 
 
 class ConditionalDistribution(nn.Module):
@@ -14,7 +16,9 @@ class ConditionalDistribution(nn.Module):
     A subclass defines `__call__(images, train=False)`, which returns a `distrax.Distribution` of
     batch shape (N,) and event shape (dim,) with `sample_and_log_prob(seed=, sample_shape=)` and
     `log_prob` (-inf outside its support, which lies inside the box). The returned object may be
-    used after the Linen call has ended: it holds arrays, never bound modules.
+    used after the Linen call has ended: it holds arrays, never bound modules. `seed` is one key,
+    or one key per image, (N,): an image's samples then depend on its own key alone, whatever
+    batch and device it is on. Densities draw by `draw_noise`, which keeps this.
 
     Attributes:
         dim: number of coordinates of theta.
@@ -59,3 +63,33 @@ def unbounded(y: jax.Array, low: float, high: float) -> jax.Array:
     """Invert `bounded`, to start a bounded parameter at a stated value inside (low, high)."""
     mid, half = (low + high) / 2, (high - low) / 2
     return mid + half * jnp.arctanh((y - mid) / half)
+
+
+def _per_row(key: jax.Array) -> bool:
+    """Whether this is one typed key per row; old-style keys are always single."""
+    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 1
+
+
+def split_key(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Split one key, or each of one key per row, in two."""
+    if _per_row(key):
+        both = jax.vmap(jax.random.split)(key)
+        return both[:, 0], both[:, 1]
+    first, second = jax.random.split(key)
+    return first, second
+
+
+def draw_noise(
+    draw: Callable[..., jax.Array], key: jax.Array, n: int, shape: tuple[int, ...]
+) -> jax.Array:
+    """Draw noise of shape (n, N, ...) for a density of batch (N,).
+
+    Args:
+        draw: jax.random.normal or its like: (key, shape) -> array.
+        key: one for all, or one per row, (N,).
+        n: samples per row.
+        shape: (N, ...).
+    """
+    if _per_row(key):
+        return jax.vmap(lambda k: draw(k, (n, *shape[1:])), out_axes=1)(key)
+    return draw(key, (n, *shape))

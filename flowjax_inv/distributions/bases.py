@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from flowjax_inv.distributions.base import draw_noise, split_key
+
 __all__ = ["GaussianMixture", "UniformBox"]
 
 # Relative slack of the support test: a sample that went forward and back through the flow in
@@ -40,7 +42,7 @@ class UniformBox(distrax.Distribution):
         return self.loc.shape[:-1]
 
     def _sample_n(self, key: jax.Array, n: int) -> jax.Array:
-        u = jax.random.uniform(key, (n, *self.loc.shape), self.loc.dtype, -0.5, 0.5)
+        u = draw_noise(jax.random.uniform, key, n, self.loc.shape) - 0.5
         return self.loc + u * jnp.exp(self.log_width)
 
     def _sample_n_and_log_prob(self, key: jax.Array, n: int) -> tuple[jax.Array, jax.Array]:
@@ -101,8 +103,8 @@ class GaussianMixture(distrax.Distribution):
         return self.loc.shape[:-2]
 
     def _sample_n(self, key: jax.Array, n: int) -> jax.Array:
-        key_component, key_normal = jax.random.split(key)
-        noise = jax.random.gumbel(key_component, (n, *self.logits.shape), self.logits.dtype)
+        key_component, key_normal = split_key(key)
+        noise = draw_noise(jax.random.gumbel, key_component, n, self.logits.shape)
         scores = jax.nn.log_softmax(self.logits) + noise
         weights = jax.nn.softmax(scores / self.temperature)
         if self.hard:
@@ -111,7 +113,7 @@ class GaussianMixture(distrax.Distribution):
             weights = chosen + (weights - jax.lax.stop_gradient(weights))
         loc = jnp.einsum("...k,...kd->...d", weights, self.loc)
         scale = jnp.einsum("...k,...kd->...d", weights, jnp.exp(self.log_scale))
-        return loc + scale * jax.random.normal(key_normal, loc.shape, loc.dtype)
+        return loc + scale * draw_noise(jax.random.normal, key_normal, n, loc.shape[1:])
 
     def log_prob(self, value: jax.Array) -> jax.Array:
         """Return the log density of value (..., N, d): (..., N)."""

@@ -1,5 +1,8 @@
 """What the figures know of `evaluation.npz`: its arrays, poses on the circle, poses in words.
 
+Runs whose poses are known, the sprites, have one set of arrays; all others have the `image_`,
+`coordinate_` and `shown_` arrays, one entry per test image, coordinate or shown image.
+
 Angles are degrees, counter-clockwise as seen is positive, 0 is upright; "left" in words means
 counter-clockwise.
 """
@@ -23,6 +26,15 @@ RANKS = {
     "view_index": 1,
     "translation": 4,
     "half_range_degrees": 2,
+    "coordinate_names": 1,
+    "coordinate_units": 1,
+    "coordinate_half_ranges": 1,
+    "image_labels": 1,
+    "image_entropy": 1,
+    "image_ranges": 2,
+    "shown_images": 4,
+    "shown_labels": 1,
+    "shown_views": 5,
 }
 
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import MultipleLocator
 
+from flowjax_inv.report.by_class import entropies, ranges
 from flowjax_inv.report.colours import (
     BLACK,
     BLUE,
@@ -31,16 +31,19 @@ from flowjax_inv.report.evaluation import (
     offset,
     plain,
     require,
-    turned,
     wrap,
 )
 from flowjax_inv.report.polar import polar_densities
+from flowjax_inv.report.sheets import view_sheet
+from flowjax_inv.report.tables import has_density
 
 __all__ = [
     "MissingArrayError",
+    "entropies",
     "half_ranges",
     "learning_curves",
     "polar_densities",
+    "ranges",
     "translations",
     "view_sheet",
 ]
@@ -49,24 +52,29 @@ MAX_CLASSES = 8
 
 
 def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> Figure:
-    """Draw losses, entropy, accuracies and alpha over epochs.
+    """Draw losses, entropy, accuracies and alpha over epochs; without a density, two of these.
 
     Faint lines are the logged values, strong ones their running mean over a fortieth of the run.
     Missing or non-finite values leave gaps.
 
     Args:
         metrics: one mapping per logged step with `epoch` and the flat names of `metrics.jsonl`.
-        results: `log_volume` and `entropy_floor` (nats), drawn as dashed lines when there.
+        results: `log_volume` and `entropy_floor` (nats), drawn as dashed lines when there;
+            `method` says whether there is a density.
 
     Returns:
-        Figure with four panels that share the axis of epochs.
+        Figure with four panels that share the axis of epochs, or losses and accuracies only.
     """
-    figure = Figure(figsize=(11, 6.4), layout="constrained")
-    panels = cast("list[Axes]", list(figure.subplots(2, 2, sharex=True).flat))
+    density = has_density(results)
+    lines = 2 if density else 1
+    figure = Figure(figsize=(11, 3.2 * lines), layout="constrained")
+    panels = cast("list[Axes]", list(figure.subplots(lines, 2, sharex=True).flat))
     epochs = _column(metrics, "epoch")
 
     def draw(panel: Axes, key: str, label: str, colour: str, scale: float = 1.0) -> None:
         values = scale * _column(metrics, key)
+        if key == "cross_entropy_original":
+            values[values == 0] = np.nan  # an objective without the originals logs 0
         kept = np.isfinite(values) & np.isfinite(epochs)
         if not kept.any():
             return
@@ -79,32 +87,44 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
         else:
             panel.plot(epochs[kept], values[kept], "o-", color=colour, label=label, markersize=3)
 
-    loss, entropy, accuracy, alpha = panels
-    draw(loss, "loss", "loss = cross-entropy − alpha × entropy", GREY)
-    draw(loss, "cross_entropy", "cross-entropy of sampled views", BLUE)
-    draw(loss, "cross_entropy_original", "cross-entropy of images as they are", ORANGE)
+    loss, accuracy = panels[0], panels[lines]
+    if density:
+        draw(loss, "loss", "loss = cross-entropy − alpha × entropy", GREY)
+        draw(loss, "cross_entropy", "cross-entropy of sampled views", BLUE)
+        draw(loss, "cross_entropy_original", "cross-entropy of images as they are", ORANGE)
+    else:
+        # Views are the images: the loss may count each twice.
+        draw(loss, "cross_entropy", "cross-entropy", BLUE)
     loss.set(title="Losses", ylabel="nats")
 
-    draw(entropy, "entropy", "entropy of the learned density", GREEN)
-    for key, label, colour in (
-        ("log_volume", "maximum: uniform over the whole box", BLACK),
-        ("entropy_floor", "floor: below it the density has collapsed", RED),
-    ):
-        level = results.get(key)
-        if entropy.lines and isinstance(level, int | float) and np.isfinite(level):
-            entropy.axhline(float(level), color=colour, linestyle="--", linewidth=1.3, label=label)
-    entropy.set(title="Entropy: how wide the density is", ylabel="nats, in the unit box")
-
-    draw(accuracy, "train_accuracy", "training, sampled views", BLUE, 100.0)
+    draw(
+        accuracy,
+        "train_accuracy",
+        "training, sampled views" if density else "training",
+        BLUE,
+        100.0,
+    )
     draw(accuracy, "test_accuracy", "test, images as they are", RED, 100.0)
     accuracy.set(title="Accuracy", ylabel="%")
     if accuracy.lines:
         accuracy.set_ylim(top=101)
 
-    draw(alpha, "alpha", "alpha", PURPLE)
-    alpha.set(title="Alpha: weight of the entropy in the loss", ylabel="alpha (no unit)")
-    if alpha.lines:
-        alpha.set_ylim(bottom=0)
+    if density:
+        entropy, alpha = panels[1], panels[3]
+        draw(entropy, "entropy", "entropy of the learned density", GREEN)
+        for key, label, colour in (
+            ("log_volume", "maximum: uniform over the whole box", BLACK),
+            ("entropy_floor", "floor: below it the density has collapsed", RED),
+        ):
+            level = results.get(key)
+            if entropy.lines and isinstance(level, int | float) and np.isfinite(level):
+                line = {"color": colour, "linestyle": "--", "linewidth": 1.3}
+                entropy.axhline(float(level), label=label, **line)
+        entropy.set(title="Entropy: how wide the density is", ylabel="nats, in the unit box")
+        draw(alpha, "alpha", "alpha", PURPLE)
+        alpha.set(title="Alpha: weight of the entropy in the loss", ylabel="alpha (no unit)")
+        if alpha.lines:
+            alpha.set_ylim(bottom=0)
 
     for panel in panels:
         panel.grid(alpha=0.25)
@@ -113,7 +133,7 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
             panel.legend(frameon=False, fontsize=8.5)
         else:
             panel.text(0.5, 0.5, "not logged in this run", ha="center", transform=panel.transAxes)
-    for panel in panels[2:]:
+    for panel in panels[-2:]:
         panel.set_xlabel("epochs")
     return figure
 
@@ -174,73 +194,6 @@ def half_ranges(evaluation: Arrays) -> Figure:
     panel.grid(alpha=0.25)
     panel.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, ncols=3, loc="outside upper center")
-    return figure
-
-
-def view_sheet(evaluation: Arrays, rows: int = 12, columns: int = 10) -> Figure:
-    """Lay sampled views of some images beside the images themselves.
-
-    Args:
-        evaluation: `class_names` (C,), `pose_degrees` (C, P), `images` (C, P, H, W, 3) uint8,
-            `views` (C, Q, V, H, W, 3) uint8 of the images `view_index` (Q,).
-        rows: images shown at most, spread over all.
-        columns: views shown at most per image.
-
-    Returns:
-        Figure: in every row the framed input, then its views.
-
-    Raises:
-        MissingArrayError: if an array is not there or has another rank.
-    """
-    names, poses, images, views, index = require(
-        evaluation, "class_names", "pose_degrees", "images", "views", "view_index"
-    )
-    pairs = [(i, q) for i in range(views.shape[0]) for q in range(views.shape[1])]
-    kept = np.unique(np.linspace(0, len(pairs) - 1, min(rows, len(pairs))).round().astype(int))
-    pairs = [pairs[k] for k in kept]
-    columns = min(columns, views.shape[2])
-    height, width = views.shape[3:5]
-    gap = max(2, width // 8)
-    start = width + 2 * gap  # the first view stands a little apart from the input
-    # Rows of one class stand together, classes apart.
-    tops = [row * (height + gap) + i * gap for row, (i, _) in enumerate(pairs)]
-    shape = (tops[-1] + height, start + columns * (width + gap // 2) - gap // 2, 3)
-    sheet = np.full(shape, 255, np.uint8)
-    for y, (i, q) in zip(tops, pairs, strict=True):
-        sheet[y : y + height, :width] = images[i, index[q]]
-        for v in range(columns):
-            x = start + v * (width + gap // 2)
-            sheet[y : y + height, x : x + width] = views[i, q, v]
-
-    unit = 0.72 / width  # inches per pixel
-    labels = [f"{plain(names[i])}\n{turned(poses[i, index[q]])}" for i, q in pairs]
-    longest = max(len(line) for label in labels for line in label.split("\n"))
-    margin, head = 0.25 + 0.085 * longest, 0.5
-    size = (margin + sheet.shape[1] * unit + 0.1, head + sheet.shape[0] * unit + 0.1)
-    figure = Figure(figsize=size)
-    panel = figure.add_axes(
-        (margin / size[0], 0.1 / size[1], 1 - (margin + 0.1) / size[0], 1 - (head + 0.1) / size[1])
-    )
-    panel.imshow(sheet, interpolation="nearest", aspect="auto")
-    panel.axis("off")
-    for y, label in zip(tops, labels, strict=True):
-        panel.add_patch(
-            Rectangle(
-                (-1, y - 1),
-                width + 1,
-                height + 1,
-                fill=False,
-                edgecolor=RED,
-                linewidth=2.5,
-                clip_on=False,
-            )
-        )
-        panel.text(-gap, y + height / 2, label, ha="right", va="center", fontsize=9.5)
-    above = -gap
-    panel.text(width / 2, above, "input", ha="center", va="bottom", color=RED, fontweight="bold")
-    panel.text(
-        start, above, "views sampled from the learned density", va="bottom", fontweight="bold"
-    )
     return figure
 
 

@@ -5,10 +5,8 @@ The page needs nothing but itself: pictures are embedded, there are no scripts a
 
 import base64
 import io
-import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -19,37 +17,9 @@ import jinja2
 import numpy as np
 
 from flowjax_inv.report import tables
+from flowjax_inv.report.reading import Run, flat, read_run
 
-__all__ = ["IncompleteRunError", "Run", "read_run", "write_report"]
-
-NEEDED = ("config.json", "metrics.jsonl", "results.json")
-
-
-class IncompleteRunError(FileNotFoundError):
-    """A run folder lacks a file that no report can do without."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a run folder holds.
-
-    Attributes:
-        name: last part of the folder's path; the rest of the path is nobody's business.
-        config: nested names to values.
-        environment: flat names to values; empty when the file is not there.
-        metrics: one mapping per logged step.
-        results: flat names to numbers.
-        evaluation: arrays of `evaluation.npz`; None when it is not there or cannot be read.
-        evaluation_note: one line that says why there is no evaluation, else empty.
-    """
-
-    name: str
-    config: Mapping[str, Any]
-    environment: Mapping[str, Any]
-    metrics: list[dict[str, Any]]
-    results: Mapping[str, Any]
-    evaluation: Mapping[str, np.ndarray] | None
-    evaluation_note: str
+__all__ = ["write_report"]
 
 
 @dataclass(frozen=True)
@@ -62,39 +32,14 @@ class Section:
     missing: str = ""
 
 
-def read_run(workdir: Path | str) -> Run:
-    """Read a run folder: config, environment, metrics, results and, if there, the evaluation.
+_Plot = tuple[str, str, str, Callable[[], Any]]  # file, title, caption, how to draw
 
-    A last line of `metrics.jsonl` without its line break is an interrupted write and is dropped.
-
-    Args:
-        workdir: the folder of a finished run.
-
-    Returns:
-        Its contents; `environment.json` and `evaluation.npz` may be missing.
-
-    Raises:
-        IncompleteRunError: if the folder, config, metrics or results are missing.
-        ValueError: if a JSON file cannot be read.
-    """
-    folder = Path(workdir)
-    missing = [name for name in NEEDED if not (folder / name).is_file()]
-    if missing:
-        raise IncompleteRunError(
-            f"{folder} has no {', '.join(missing)}; a report needs {', '.join(NEEDED)}: "
-            "let the run finish, or give the folder of another run"
-        )
-    environment = folder / "environment.json"
-    evaluation, note = _read_evaluation(folder / "evaluation.npz")
-    return Run(
-        name=folder.resolve().name,
-        config=_read_object(folder / "config.json"),
-        environment=_read_object(environment) if environment.is_file() else {},
-        metrics=_read_metrics(folder / "metrics.jsonl"),
-        results=_read_object(folder / "results.json"),
-        evaluation=evaluation,
-        evaluation_note=note,
-    )
+_UNIT_WORDS = {
+    "half-widths": "1 half-width moves the picture by half its width.",
+    "log-scale": "0.1 in log-scale is about 10 % larger or smaller.",
+    "algebra": "Entries of the logarithm of the matrix have no unit.",
+    "room left": "The centre counts in the room that the crop leaves: 1 reaches the edge.",
+}
 
 
 def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = None) -> Path:
@@ -116,8 +61,8 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
     """
     folder = Path(workdir)
     run = read_run(folder)
-    config = _flat(run.config)
-    usual = _flat(defaults) if defaults is not None else {}
+    config = flat(run.config)
+    usual = flat(defaults) if defaults is not None else {}
     source = resources.files("flowjax_inv.report").joinpath("page.html.j2")
     # The template's own name ends in .j2, which jinja2 does not escape unless told to.
     environment = jinja2.Environment(
@@ -126,6 +71,9 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
     page = environment.from_string(source.read_text(encoding="utf-8")).render(
         name=run.name,
         sentence=_sentence(run),
+        note=str(run.results.get("data_note") or ""),
+        poses_known=tables.poses_known(run.results),
+        has_density=tables.has_density(run.results),
         alarms=tables.alarms(run.results, run.metrics),
         rows=tables.headline(run.results),
         facts=_facts(run),
@@ -138,7 +86,7 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
             if defaults is not None and usual.get(key, "not there") != value
         },
         compared=defaults is not None,
-        environment=_flat(run.environment),
+        environment=flat(run.environment),
     )
     return _write(folder / "report.html", page.encode("utf-8"))
 
@@ -149,7 +97,14 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
 
     folder.mkdir(exist_ok=True)
     evaluation: Mapping[str, np.ndarray] = run.evaluation or {}
-    plots: list[tuple[str, str, str, Callable[[], Any]]] = [
+    views = (
+        "views",
+        "What the classifier gets to see",
+        "Left, framed, the input; beside it, views sampled from its learned density. Every "
+        "view should still be of the class that the row names.",
+        lambda: figures.view_sheet(evaluation),
+    )
+    poses: list[_Plot] = [
         (
             "density",
             "The learned density beside the truth",
@@ -166,13 +121,7 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
             "every pose, the lines lie flat on the dashed one.",
             lambda: figures.half_ranges(evaluation),
         ),
-        (
-            "views",
-            "What the classifier gets to see",
-            "Left, framed, the input; beside it, views sampled from its learned density. Every "
-            "view should still be of the class that the row names.",
-            lambda: figures.view_sheet(evaluation),
-        ),
+        views,
         (
             "translation",
             "Where the picture is moved",
@@ -180,20 +129,47 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
             "middle means that it stays where it is.",
             lambda: figures.translations(evaluation),
         ),
+    ]
+    images: list[_Plot] = [
+        views,
         (
-            "curves",
-            "How the run went",
-            "The entropy should settle between its two dashed lines while the accuracies stay "
-            "high. Faint lines are the values as logged, strong ones "
-            "their running mean.",
-            lambda: figures.learning_curves(run.metrics, run.results),
+            "ranges",
+            "How far each class may be transformed",
+            "Half the width of the learned density, coordinate by coordinate, over the test "
+            f"images that were measured. {_units_in_words(evaluation)}".rstrip(),
+            lambda: figures.ranges(evaluation),
+        ),
+        (
+            "entropies",
+            "How wide the density is",
+            "The entropy of the learned density, image by image: the further right, the wider. "
+            "At the floor a density counts as collapsed; at the maximum it is uniform over the "
+            "whole box, whatever the image shows.",
+            lambda: figures.entropies(evaluation, run.results),
         ),
     ]
-    for name, title, caption, draw in plots:
+    caption = "Faint lines are the values as logged, strong ones their running mean."
+    if tables.has_density(run.results):
+        caption = (
+            "The entropy should settle between its two dashed lines while the accuracies stay "
+            f"high. {caption}"
+        )
+    curves: _Plot = (
+        "curves",
+        "How the run went",
+        caption,
+        lambda: figures.learning_curves(run.metrics, run.results),
+    )
+    chosen = [*(poses if tables.poses_known(run.results) else images), curves]
+    if not tables.has_density(run.results) and run.evaluation is None:
+        chosen = [curves]
+    if "translation" not in evaluation:
+        chosen = [plot for plot in chosen if plot[0] != "translation"]
+    # A picture of an earlier report would contradict this one.
+    for name in {plot[0] for plot in poses + images} - {plot[0] for plot in chosen}:
+        (folder / f"{name}.png").unlink(missing_ok=True)
+    for name, title, caption, draw in chosen:
         path = folder / f"{name}.png"
-        if name == "translation" and name not in evaluation:
-            path.unlink(missing_ok=True)
-            continue
         if name != "curves" and run.evaluation is None:
             path.unlink(missing_ok=True)
             yield Section(title, caption, missing=f"Not drawn: {run.evaluation_note}.")
@@ -201,7 +177,6 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
         try:
             figure = draw()
         except figures.MissingArrayError as error:
-            # A picture of an earlier report would contradict this one.
             path.unlink(missing_ok=True)
             yield Section(title, caption, missing=f"Not drawn: {error}.")
             continue
@@ -212,13 +187,19 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
         yield Section(title, caption, source=source)
 
 
+def _units_in_words(evaluation: Mapping[str, np.ndarray]) -> str:
+    """Explain the units of the coordinates that are not plain."""
+    units = {str(unit) for unit in evaluation.get("coordinate_units", ())}
+    return " ".join(words for unit, words in _UNIT_WORDS.items() if unit in units)
+
+
 def _sentence(run: Run) -> str:
     """Say in one sentence what the run is."""
     method = str(run.results.get("method") or "unknown")
     data = run.config.get("data")
     data = data.get("name") if isinstance(data, Mapping) else data or run.config.get("dataset")
     where = f" on {data}" if isinstance(data, str) and data else ""
-    if method in ("identity", "none"):
+    if not tables.has_density(run.results):
         return f"A classifier was trained{where} without any invariance (method “{method}”)."
     return (
         f"A classifier was trained{where} together with a density over transformations that is "
@@ -235,66 +216,18 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         for key, label in (
             ("seed", "Seed"),
             ("steps", "Steps"),
+            ("train_images", "Training images"),
+            ("test_images", "Test images"),
             ("parameters_classifier", "Parameters of the classifier"),
             ("parameters_distribution", "Parameters of the density"),
         )
-        if results.get(key) is not None
+        if results.get(key) is not None and not (key.startswith("parameters_") and not results[key])
     ]
     if isinstance(results.get("seconds"), int | float):
         facts.append(("Time", f"{results['seconds'] / 60:.1f} minutes"))
     if isinstance(results.get("seconds_to_first_step"), int | float):
         facts.append(("First step after", f"{results['seconds_to_first_step']:.1f} seconds"))
     return facts
-
-
-def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested names: {"a": {"b": 1}} -> {"a.b": 1}."""
-    flat: dict[str, Any] = {}
-    for key, value in nested.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}); run again, or restore the file") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds a {type(content).__name__}; it should be one JSON object")
-    return content
-
-
-def _read_metrics(path: Path) -> list[dict[str, Any]]:
-    lines = path.read_text(encoding="utf-8").split("\n")
-    lines = lines[:-1]  # what follows the last line break: nothing, or an interrupted write
-    metrics = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            metrics.append(json.loads(line))
-        except ValueError as error:
-            raise ValueError(
-                f"{path}, line {number} is not JSON ({error}); remove that line or run again"
-            ) from None
-        if not isinstance(metrics[-1], dict):
-            raise ValueError(f"{path}, line {number} is {line[:40]}; it should be a JSON object")
-    return metrics
-
-
-def _read_evaluation(path: Path) -> tuple[dict[str, np.ndarray] | None, str]:
-    if not path.is_file():
-        return None, "this run folder has no evaluation.npz, so no learned density to show"
-    try:
-        # Opened here: numpy does not close a file that turns out to be no archive.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays), ""
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
-        return None, "evaluation.npz cannot be read; evaluate the run again"
 
 
 def _write(path: Path, content: bytes) -> Path:

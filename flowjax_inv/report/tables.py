@@ -1,27 +1,23 @@
-"""Numbers in words: the headline of a run, its alarms, and the results table of the README.
+"""Numbers in words: the headline of a run and its alarms; the README's tables are in `readme.py`.
 
 Nothing here draws or imports more than the standard library; the figures are in `figures.py`.
 """
 
-import json
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "Row",
-    "alarms",
-    "as_degrees",
-    "as_nats",
-    "as_percent",
-    "headline",
-    "replace_between_markers",
-    "results_table",
-    "summary",
-]
+from flowjax_inv.report.formats import (
+    as_degrees,
+    as_nats,
+    as_percent,
+    averaged_by,
+    fixed,
+    number,
+)
+
+__all__ = ["UNITS", "Row", "alarms", "has_density", "headline", "poses_known", "summary"]
 
 # Aims for the synthetic sprites, where the truth is known; other data sets have no such aims.
 MAX_OUTSIDE_SHARE = 0.03
@@ -33,7 +29,20 @@ SATURATED_SHARE = 0.05
 
 # Keys of a logged step that every method writes as a number: null there means not finite.
 _ALWAYS_LOGGED = ("loss", "cross_entropy", "train_accuracy")
-_MISSING = "–"
+
+# Units of the coordinates, as `transforms.py` has them; a test compares. Importing that module
+# would bring JAX, and results.json holds names only.
+UNITS = {
+    "rotation": "degrees",
+    "translation_x": "half-widths",
+    "translation_y": "half-heights",
+    **dict.fromkeys(("scale", "stretch", "shear", "scale_x", "scale_y"), "log-scale"),
+    **dict.fromkeys("abcdef", "algebra"),
+    "centre_x": "room left",
+    "centre_y": "room left",
+    "width": "picture widths",
+    "height": "picture heights",
+}
 
 
 @dataclass(frozen=True)
@@ -53,23 +62,18 @@ class Row:
     passed: bool | None = None
 
 
-def as_percent(share: float) -> str:
-    """Write a share in [0, 1] as a percentage with one decimal: 0.0213 -> "2.1 %"."""
-    return f"{_fixed(100 * share, 1)} %"
+def poses_known(results: Mapping[str, Any]) -> bool:
+    """Say whether a run's true half-range is known, as for the sprites."""
+    return number(results, "true_half_range_degrees") is not None
 
 
-def as_degrees(angle: float) -> str:
-    """Write an angle in degrees with one decimal: 88.21 -> "88.2°"."""
-    return f"{_fixed(angle, 1)}°"
-
-
-def as_nats(entropy: float) -> str:
-    """Write an entropy in nats with two decimals: -0.021 -> "−0.02 nats"."""
-    return f"{_fixed(entropy, 2)} nats"
+def has_density(results: Mapping[str, Any]) -> bool:
+    """Say whether a run learned or was given a density; without one there is no entropy."""
+    return results.get("method") not in ("identity", "none")
 
 
 def headline(results: Mapping[str, Any]) -> list[Row]:
-    """List the headline figures of a run, each with its truth or aim.
+    """List the headline figures of a run, each with its truth, aim or the paper's figure.
 
     Aims (outside <= 3 %, Kolmogorov distance <= 0.10, accuracies >= 99 %) belong to the synthetic
     sprites: they are shown only when `true_half_range_degrees` is known. The learned half-range
@@ -81,56 +85,25 @@ def headline(results: Mapping[str, Any]) -> list[Row]:
     Returns:
         One `Row` per figure that is there, in a fixed order.
     """
-    rows: list[Row] = []
-    truth = _number(results, "true_half_range_degrees")
-    known = truth is not None
+    known = poses_known(results)
+    rows = _pose_rows(results) if known else _accuracy_rows(results)
+    if not known and not has_density(results):
+        return rows
 
-    half_range = _number(results, "half_range_degrees")
-    if half_range is not None:
-        target = ""
-        if truth is not None:
-            error = half_range - truth
-            sign = "+" if error > 0 else ""
-            target = f"truth {as_degrees(truth)} (off by {sign}{as_degrees(error)})"
-        rows.append(Row("Learned half-range of the rotations", as_degrees(half_range), target))
-    raw = _number(results, "half_range_raw_degrees")
-    if raw is not None:
-        rows.append(Row("… before correcting for the cut-off tails", as_degrees(raw)))
-
-    outside = _number(results, "outside_share")
-    if outside is not None:
-        target, passed = _at_most(outside, MAX_OUTSIDE_SHARE, as_percent, known=known)
-        rows.append(Row("Samples that leave the class", as_percent(outside), target, passed))
-    distance = _number(results, "kolmogorov_distance")
-    if distance is not None:
-        target, passed = _at_most(
-            distance, MAX_KOLMOGOROV_DISTANCE, lambda d: f"{d:.2f}", known=known
-        )
-        rows.append(
-            Row("Kolmogorov distance to the true density", _fixed(distance, 3), target, passed)
-        )
-    for key, name in (
-        ("test_accuracy", "Test accuracy, image as it is"),
-        ("test_accuracy_averaged", "Test accuracy, averaged over sampled views"),
-    ):
-        accuracy = _number(results, key)
-        if accuracy is not None:
-            target = f"at least {as_percent(MIN_ACCURACY)}" if known else ""
-            passed = accuracy >= MIN_ACCURACY if known else None
-            rows.append(Row(name, as_percent(accuracy), target, passed))
-
-    entropy = _number(results, "entropy")
+    entropy = number(results, "entropy")
     if entropy is not None:
         bounds = []
-        floor, maximum = _number(results, "entropy_floor"), _number(results, "log_volume")
+        floor, maximum = number(results, "entropy_floor"), number(results, "log_volume")
         if floor is not None:
             bounds.append(f"floor {as_nats(floor)}")
         if maximum is not None:
             bounds.append(f"maximum {as_nats(maximum)}")
         rows.append(Row("Entropy of the density", as_nats(entropy), ", ".join(bounds)))
-    saturated = _number(results, "saturated_share")
+    if not known:
+        rows += _half_range_rows(results)
+    saturated = number(results, "saturated_share")
     if saturated is not None:
-        target, passed = _at_most(saturated, SATURATED_SHARE, as_percent, known=True)
+        target, passed = _at_most(saturated, SATURATED_SHARE, as_percent)
         rows.append(Row("Samples on the edge of the box", as_percent(saturated), target, passed))
     return rows
 
@@ -169,7 +142,7 @@ def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> 
         One sentence per alarm; empty for a healthy run.
     """
     # Without a density there is no entropy: minus infinity is then the right figure.
-    if results.get("method") in ("identity", "none"):
+    if not has_density(results):
         results = {key: value for key, value in results.items() if key != "entropy"}
         metrics = [{k: v for k, v in line.items() if k != "entropy"} for line in metrics]
     found: list[str] = []
@@ -179,7 +152,7 @@ def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> 
     if broken:
         found.append(f"Not finite: {broken}. Figures after that point mean nothing.")
 
-    entropy, floor = _number(results, "entropy", last), _number(results, "entropy_floor", last)
+    entropy, floor = number(results, "entropy", last), number(results, "entropy_floor", last)
     below = entropy is not None and floor is not None and entropy < floor
     if below or results.get("collapsed"):
         figures = f": its entropy is {as_nats(entropy)}" if entropy is not None else ""
@@ -190,7 +163,7 @@ def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> 
             "seldom comes back: start wider or raise alpha from the first step."
         )
 
-    share = _number(results, "saturated_share", last)
+    share = number(results, "saturated_share", last)
     if results.get("saturated") or (share is not None and share > SATURATED_SHARE):
         figure = as_percent(share) if share is not None else "Many"
         found.append(
@@ -199,7 +172,7 @@ def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> 
             "allows: widen the transform's half-range or lower alpha."
         )
 
-    outside = _number(results, "outside_share")
+    outside = number(results, "outside_share")
     if outside is not None and outside > RUNAWAY_OUTSIDE_SHARE:
         found.append(
             f"Runaway: {as_percent(outside)} of the sampled rotations leave their class "
@@ -209,104 +182,90 @@ def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> 
     return found
 
 
-def results_table(root: Path) -> str:
-    """Make the results table of the README, in markdown, from the runs kept below a folder.
+def _pose_rows(results: Mapping[str, Any]) -> list[Row]:
+    """List what is known against the truth, for the sprites."""
+    rows: list[Row] = []
+    half_range = number(results, "half_range_degrees")
+    truth = number(results, "true_half_range_degrees")
+    if half_range is not None and truth is not None:
+        error = half_range - truth
+        sign = "+" if error > 0 else ""
+        target = f"truth {as_degrees(truth)} (off by {sign}{as_degrees(error)})"
+        rows.append(Row("Learned half-range of the rotations", as_degrees(half_range), target))
+    raw = number(results, "half_range_raw_degrees")
+    if raw is not None:
+        rows.append(Row("… before correcting for the cut-off tails", as_degrees(raw)))
 
-    Reads `root/NAME/SEED/results.json`; one row per NAME with mean ± sample standard deviation
-    (n - 1) over its seeds, no spread for one seed. A figure that only some seeds have says how
-    many, a figure that none has is a dash.
-
-    Args:
-        root: the folder, normally `docs/results`.
-
-    Returns:
-        Markdown, without a final line break.
-
-    Raises:
-        ValueError: if there is no such file, or one of them is not a JSON object.
-    """
-    runs: dict[str, list[Mapping[str, Any]]] = {}
-    for path in sorted(root.glob("*/*/results.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path} is not JSON ({error}); copy it again from its run") from None
-        if not isinstance(content, dict):
-            raise ValueError(
-                f"{path} holds a {type(content).__name__}; a results.json is one JSON object"
-            )
-        runs.setdefault(path.parent.parent.name, []).append(content)
-    if not runs:
-        raise ValueError(
-            f"{root} holds no NAME/SEED/results.json; copy the results.json of finished runs there"
+    outside = number(results, "outside_share")
+    if outside is not None:
+        target, passed = _at_most(outside, MAX_OUTSIDE_SHARE, as_percent)
+        rows.append(Row("Samples that leave the class", as_percent(outside), target, passed))
+    distance = number(results, "kolmogorov_distance")
+    if distance is not None:
+        target, passed = _at_most(distance, MAX_KOLMOGOROV_DISTANCE, lambda d: f"{d:.2f}")
+        rows.append(
+            Row("Kolmogorov distance to the true density", fixed(distance, 3), target, passed)
         )
-    columns: tuple[tuple[str, str, float, int], ...] = (
-        ("half-range (°)", "half_range_degrees", 1.0, 1),
-        ("true (°)", "true_half_range_degrees", 1.0, 1),
-        ("outside (%)", "outside_share", 100.0, 1),
-        ("Kolmogorov", "kolmogorov_distance", 1.0, 3),
-        ("test accuracy (%)", "test_accuracy", 100.0, 1),
-        ("averaged accuracy (%)", "test_accuracy_averaged", 100.0, 1),
-        ("minutes", "seconds", 1 / 60, 1),
-    )
-    heads = ["run", "seeds", *(column[0] for column in columns)]
-    lines = [_markdown(heads), "|---|" + "---:|" * (len(heads) - 1)]
-    for name, seeds in sorted(runs.items()):
-        cells = [name, str(len(seeds))]
-        cells += [_spread(seeds, key, factor, digits) for _, key, factor, digits in columns]
-        lines.append(_markdown(cells))
-    return "\n".join(lines)
+    for key, name in (
+        ("test_accuracy", "Test accuracy, image as it is"),
+        ("test_accuracy_averaged", "Test accuracy, averaged over sampled views"),
+    ):
+        accuracy = number(results, key)
+        if accuracy is not None:
+            target = f"at least {as_percent(MIN_ACCURACY)}"
+            rows.append(Row(name, as_percent(accuracy), target, accuracy >= MIN_ACCURACY))
+    return rows
 
 
-def replace_between_markers(text: str, table: str, name: str = "results") -> str:
-    """Put a table between the two comment lines that mark its place in a page of markdown.
+def _accuracy_rows(results: Mapping[str, Any]) -> list[Row]:
+    """List the accuracies on images whose pose nobody knows, the paper's figure beside its own.
 
-    Args:
-        text: the page, with `<!-- NAME:begin -->` and later `<!-- NAME:end -->`, once each.
-        table: what shall stand between them.
-        name: the NAME of the markers.
-
-    Returns:
-        The page with everything between the markers replaced; the markers stay.
-
-    Raises:
-        ValueError: if a marker is missing, comes twice, or the end comes before the beginning.
+    Without a density all views are the image itself: its accuracy is then the only one.
     """
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    counts = text.count(begin), text.count(end)
-    if counts != (1, 1) or text.index(begin) > text.index(end):
-        raise ValueError(
-            f"the text has {counts[0]} '{begin}' and {counts[1]} '{end}'; it needs one line of "
-            "each, in this order: add them where the table belongs"
-        )
-    head, rest = text.split(begin)
-    return f"{head}{begin}\n{table.strip()}\n{end}{rest.split(end)[1]}"
+    paper = f"paper (%): {results['paper']}" if results.get("paper") else ""
+    rows: list[Row] = []
+    plain = number(results, "test_accuracy")
+    if plain is not None:
+        target = "" if has_density(results) else paper
+        rows.append(Row("Test accuracy, image as it is", as_percent(plain, 2), target))
+    if not has_density(results):
+        return rows
+
+    def add(key: str, rule: Any, average: Any, target: str = "") -> None:
+        accuracy = number(results, key)
+        if accuracy is None:
+            return
+        count = results.get("evaluation_samples")
+        views = "sampled views" if count is None else f"{count} sampled views"
+        if rule == "code":
+            views += " of norm below 1 and the image"
+        how = f" ({averaged_by(rule, average)})" if rule else ""
+        name = f"Test accuracy, averaged over {views}{how}"
+        rows.append(Row(name, as_percent(accuracy, 2), target))
+
+    headline = (results.get("evaluation_rule"), results.get("evaluation_average"))
+    add("test_accuracy_averaged", *headline, paper)
+    for rule in ("plain", "code"):
+        for average in ("probs", "logits"):
+            if (rule, average) != headline:
+                add(f"test_accuracy_{rule}_{average}", rule, average)
+    return rows
 
 
-def _fixed(value: float, digits: int) -> str:
-    """Write a number with fixed decimals, a true minus sign and no negative zero."""
-    text = f"{value:.{digits}f}"
-    if text.startswith("-"):
-        text = text[1:] if float(text) == 0 else "−" + text[1:]
-    return text
+def _half_range_rows(results: Mapping[str, Any]) -> list[Row]:
+    """List the learned half-range of every coordinate, a mean over test images."""
+    rows = []
+    for name, unit in UNITS.items():
+        value = number(results, f"half_range_{name}")
+        if value is not None:
+            text = as_degrees(value) if unit == "degrees" else f"{fixed(value, 3)} ({unit})"
+            rows.append(Row(f"Mean learned half-range, {name.replace('_', ' ')}", text))
+    return rows
 
 
-def _number(
-    results: Mapping[str, Any], key: str, fallback: Mapping[str, Any] | None = None
-) -> float | None:
-    """Look a number up, first in one place, then in the other; None if neither has one."""
-    for source in (results, fallback or {}):
-        value = source.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-    return None
-
-
-def _at_most(
-    value: float, limit: float, write: Callable[[float], str], *, known: bool
-) -> tuple[str, bool | None]:
-    """State an upper aim and whether it is met; nothing where no aim applies."""
-    return (f"at most {write(limit)}", value <= limit) if known else ("", None)
+def _at_most(value: float, limit: float, write: Callable[[float], str]) -> tuple[str, bool]:
+    """State an upper aim and whether it is met."""
+    return f"at most {write(limit)}", value <= limit
 
 
 def _not_finite(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> str:
@@ -322,21 +281,3 @@ def _not_finite(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
 
 def _is_not_finite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
-
-
-def _spread(seeds: Sequence[Mapping[str, Any]], key: str, factor: float, digits: int) -> str:
-    """Write mean ± standard deviation of one figure over the seeds that have it."""
-    values = [value * factor for seed in seeds if (value := _number(seed, key)) is not None]
-    if not values:
-        return _MISSING
-    if not all(math.isfinite(value) for value in values):
-        return "not finite"
-    text = _fixed(statistics.fmean(values), digits)
-    # The truth is given, not measured: a spread of exactly zero there would only be noise to read.
-    if len(values) > 1 and not (key.startswith("true_") and len(set(values)) == 1):
-        text += f" ± {_fixed(statistics.stdev(values), digits)}"
-    return text if len(values) == len(seeds) else f"{text} ({len(values)} of {len(seeds)})"
-
-
-def _markdown(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

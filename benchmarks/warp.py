@@ -1,0 +1,146 @@
+"""Affine warp and crop against PyTorch's affine_grid and grid_sample: values, and d/dtheta.
+
+    python -m benchmarks.warp [--quick]
+
+Training needs the derivative in the matrices (boxes), not in the images: both sides take that one.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from torch.nn import functional
+
+from benchmarks import timing
+from flowjax_inv import warps
+from flowjax_inv.transforms import Affine
+
+SIZES = ((128, 28, 28, 1), (128, 32, 32, 3), (128, 64, 64, 3), (16, 224, 224, 3))
+LAYOUTS = {"torch NCHW": torch.contiguous_format, "torch NHWC": torch.channels_last}
+
+
+def _torch_matrix(boxes: torch.Tensor) -> torch.Tensor:
+    """Return the (N, 2, 3) matrices of crop boxes."""
+    x, y, width, height = boxes.unbind(-1)
+    zero = torch.zeros_like(x)
+    return torch.stack([width, zero, x, zero, height, y], dim=-1).reshape(-1, 2, 3)
+
+
+def _torch_warp(images: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
+    grid = functional.affine_grid(matrices, list(images.shape), align_corners=True)
+    return functional.grid_sample(images, grid, padding_mode="zeros", align_corners=True)
+
+
+def _pictures(size: tuple[int, ...]) -> np.ndarray:
+    """Return smooth pictures.
+
+    At a pixel centre the slope jumps, and rounding decides which of two slopes a side takes: on
+    noise those few pixels would hide whether the derivatives are equal.
+    """
+    number, height, width, channels = size
+    random = np.random.default_rng(0)
+    frequency, phase = random.uniform(-3.0, 3.0, (2, 2, number, 1, 1, channels))
+    y, x = (np.linspace(-1.0, 1.0, n) for n in (height, width))
+    across = np.sin(frequency[0] * x[:, None] + phase[0])
+    wave = across * np.cos(frequency[1] * y[:, None, None] + phase[1])
+    return wave.astype(np.float32)
+
+
+def _rows(
+    kind: str,
+    size: tuple[int, ...],
+    ours: Callable[[jax.Array, jax.Array], jax.Array],
+    theirs: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    guide: np.ndarray,
+    torch_guide: np.ndarray,
+    repeats: int,
+) -> list[timing.Row]:
+    """Time values, and values with d/dguide, of one warp at one size."""
+    images, pull = _pictures(size), np.random.default_rng(0).normal(size=size).astype(np.float32)
+    ours_in = jax.device_put((images, guide, pull))
+
+    @jax.jit
+    def gradient(images: jax.Array, guide: jax.Array, pull: jax.Array) -> Any:
+        out, back = jax.vjp(lambda guide: ours(images, guide), guide)
+        return out, back(pull)[0]
+
+    forward = jax.jit(ours)
+    calls: tuple[dict[str, Any], dict[str, Any]] = (
+        {timing.OURS: lambda: jax.block_until_ready(forward(*ours_in[:2]))},
+        {timing.OURS: lambda: jax.block_until_ready(gradient(*ours_in))},
+    )
+    for name, layout in LAYOUTS.items():
+        batch, cotangent = (
+            torch.from_numpy(array).permute(0, 3, 1, 2).contiguous(memory_format=layout)
+            for array in (images, pull)
+        )
+        leaf = torch.from_numpy(torch_guide).requires_grad_()
+
+        def torch_forward(batch: torch.Tensor = batch, leaf: torch.Tensor = leaf) -> torch.Tensor:
+            with torch.no_grad():
+                return theirs(batch, leaf)
+
+        def torch_gradient(
+            batch: torch.Tensor = batch,
+            leaf: torch.Tensor = leaf,
+            cotangent: torch.Tensor = cotangent,
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            out = theirs(batch, leaf)
+            return out.detach(), torch.autograd.grad(out, leaf, cotangent)[0]
+
+        calls[0][name], calls[1][name] = torch_forward, torch_gradient
+
+    out, slope = gradient(*ours_in)
+    torch_out, torch_slope = calls[1]["torch NCHW"]()
+    values = timing.difference(out, torch_out.permute(0, 2, 3, 1), 1e-4, f"{kind} {size}, values")
+    if kind == "affine":
+        slope = slope[:, :2]
+    slopes = timing.difference(slope, torch_slope, 1e-4, f"{kind} {size}, d/dtheta")
+    label = f"{kind} {'x'.join(map(str, size))}"
+    return [
+        timing.compare(timing.measure(call, repeats=repeats)) | {"work": work, "difference": d}
+        for call, work, d in (
+            (calls[0], f"{label} forward", values),
+            (calls[1], f"{label} forward + d/dtheta", slopes),
+        )
+    ]
+
+
+def _all_rows(repeats: int) -> list[timing.Row]:
+    rows = []
+    transform = Affine("rotation_translation", half_range=(0.5, 0.5, 180.0))
+    for size in SIZES:
+        random = np.random.default_rng(1)
+        theta = random.uniform(-1.0, 1.0, (size[0], 3)).astype(np.float32)
+        matrices = np.array(transform.matrix(jnp.asarray(theta)))
+        rows += _rows(
+            "affine", size, warps.warp, _torch_warp, matrices, matrices[:, :2].copy(), repeats
+        )
+        centre = random.uniform(-0.4, 0.4, (size[0], 2))
+        boxes = np.concatenate([centre, random.uniform(0.2, 1.0, (size[0], 2))], axis=-1)
+        boxes = boxes.astype(np.float32)
+        rows += _rows(
+            "crop",
+            size,
+            warps.crop,
+            lambda images, boxes: _torch_warp(images, _torch_matrix(boxes)),
+            boxes,
+            boxes,
+            repeats,
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    timing.main(
+        "warp",
+        _all_rows,
+        {"sizes": SIZES, "dtype": "float32", "padding": "zeros", "align_corners": True},
+        sys.argv[1:],
+        about="Affine warp and crop against PyTorch's grid_sample.",
+        allocators="both",
+    )

@@ -1,0 +1,35 @@
+"""CIFAR-10, Table 1: Fixup ResNet-8, the full affine group. The paper reports 86.8 ± 0.4 %.
+
+    python -m flowjax_inv.data prepare cifar10 --from FOLDER_OF_THE_ARCHIVES
+    python -m experiments.run --config=experiments/cifar10.py:cpu --workdir=runs/cifar10
+
+Variants: none, the paper's recipe (a GPU); `:cpu`, minutes on two cores; `:smoke`, to see that it
+runs. The control without augmentation: --config.distribution.name=identity.
+"""
+
+from experiments import defaults, recipes
+
+
+def get_config(variant: str = "") -> defaults.Config:
+    """Return the config of a variant: "", "cpu" or "smoke"."""
+    recipes.check_variant(variant, ("cpu", "smoke"))
+    config = recipes.table_1("cifar10")
+    config.paper = "86.8 ± 0.4 (flow, Table 1)"
+    config.data.mean = (125.3 / 255, 123.0 / 255, 113.9 / 255)
+    config.data.std = (63.0 / 255, 62.1 / 255, 66.7 / 255)
+    config.classifier.name, config.classifier.width = "fixup_resnet", 16
+    config.transform.translation_half_range = 0.1
+    config.distribution.loc_std = 0.2
+    config.controller.value = 0.1
+    config.train.epochs, config.objective.burn_in_epochs = 200, 10
+    classifier, density = config.optimizer.classifier, config.optimizer.distribution
+    classifier.name, classifier.learning_rate, classifier.scalar_fraction = "sgd", 0.1, 0.1
+    if variant == "cpu":
+        config.distribution.layers = 4
+        config.objective.copies = 2
+        config.train.batch_size = 128
+        config.train.epochs, config.objective.burn_in_epochs = 8, 0
+        for optimizer in (classifier, density):
+            optimizer.schedule, optimizer.final_fraction = "cosine", 0.02
+        density.learning_rate = 1e-3
+    return recipes.smoke(config) if variant == "smoke" else config

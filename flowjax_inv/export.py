@@ -1,0 +1,357 @@
+"""A trained predictor as a folder of files that plain JAX runs, without this package or Flax.
+
+    program.jax          by jax.export: any batch size; cpu, cuda, rocm and tpu
+    weights.safetensors  the weights by dotted names, arguments of the program
+    card.json            digests of both, what goes in, what comes out, how it was made
+
+`jax.export.deserialize(program).call(weights, images, key)` is all a user needs, see
+`experiments/run_exported.py`. New weights of the same shapes need no new program.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export as jax_export
+
+from flowjax_inv.data.pixels import Normalization
+from flowjax_inv.inference import predict
+from flowjax_inv.transforms import Transform
+
+__all__ = ["Program", "load", "with_plain_convolutions", "write", "write_predictor"]
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+_PACKAGES = ("jax", "jaxlib", "flax")
+PROGRAM, WEIGHTS, CARD = "program.jax", "weights.safetensors", "card.json"
+_KEY = "threefry2x32"  # named, so that the caller's default generator does not matter
+_LOCATIONS = "jax_traceback_in_locations_limit"
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What `load` found in a folder.
+
+    Attributes:
+        card: the content of card.json.
+        weights: by dotted name.
+        call: compiled (weights, images, key data (2,) uint32) -> outputs; for other weights.
+    """
+
+    card: dict[str, Any]
+    weights: dict[str, np.ndarray]
+    call: Callable[..., dict[str, jax.Array]]
+
+    def __call__(self, images: jax.typing.ArrayLike, key: jax.Array) -> dict[str, jax.Array]:
+        """Return the outputs that the card names, of images (N, H, W, C) uint8 and one key.
+
+        Raises:
+            ValueError: if images have another type or shape than the card says, or there are none.
+        """
+        images = jnp.asarray(images)
+        wanted = tuple(self.card["arguments"]["images"]["shape"][1:])
+        if images.dtype != jnp.uint8 or images.shape[1:] != wanted or not images.size:
+            raise ValueError(
+                f"images are {images.dtype} {images.shape}; this program wants uint8 "
+                f"(N, {', '.join(map(str, wanted))}) with N >= 1, pixels as they are stored."
+            )
+        return self.call(self.weights, images, jax.random.key_data(key))
+
+
+def write_predictor(
+    folder: str | Path,
+    classifier: nn.Module,
+    distribution: nn.Module,
+    transform: Transform,
+    variables: Mapping[str, Any],
+    *,
+    image_shape: Sequence[int],
+    class_names: Sequence[str],
+    num_samples: int,
+    average: Literal["probs", "logits"] = "probs",
+    include_original: bool = False,
+    max_norm: float | None = None,
+    normalization: Normalization = Normalization(),  # noqa: B008  # frozen
+) -> Path:
+    """Write `inference.predict` for two Linen modules, normalisation of pixels included.
+
+    Args:
+        folder: to be made.
+        classifier, distribution: Linen modules.
+        transform: theta -> views.
+        variables: {"classifier": variables, "distribution": variables}.
+        image_shape: (H, W, C).
+        class_names: one per logit.
+        num_samples, average, include_original, max_norm: as in `inference.predict`.
+        normalization: of stored pixels.
+
+    Returns:
+        The folder. Its program gives {"probabilities": (N, classes) float32}, equal to those of
+        `inference.make_predict` with the same key.
+
+    Raises:
+        FileExistsError: if the folder is there.
+        ImportError: without flatbuffers or safetensors.
+        ValueError: if there are more or fewer names than logits; as `inference.predict`.
+    """
+    classifier = with_plain_convolutions(classifier)
+    distribution = with_plain_convolutions(distribution)
+
+    def applied(module: nn.Module, values: Any) -> Callable[[jax.Array], Any]:
+        return lambda images: module.apply(values, images, train=False)
+
+    def predictor(
+        variables: Mapping[str, Any], images: jax.Array, key: jax.Array
+    ) -> dict[str, jax.Array]:
+        probabilities = predict(
+            applied(classifier, variables["classifier"]),
+            applied(distribution, variables["distribution"]),
+            transform,
+            normalization(images),
+            key=key,
+            num_samples=num_samples,
+            average=average,
+            include_original=include_original,
+            max_norm=max_norm,
+        )
+        if probabilities.shape[-1] != len(class_names):
+            raise ValueError(
+                f"class_names are {len(class_names)}, the classifier's logits "
+                f"{probabilities.shape[-1]}; give one name for each."
+            )
+        return {"probabilities": probabilities}
+
+    about = {
+        "kind": "averaged predictor",
+        "class_names": list(class_names),
+        "normalization": {
+            "mean": list(normalization.mean),
+            "std": list(normalization.std),
+            "about": "inside the program: (images / 255 - mean) / std",
+        },
+        "transform": {
+            "name": type(transform).__name__,
+            "padding": transform.padding,
+            "align_corners": transform.align_corners,
+            "coordinates": list(transform.names),
+            "units": list(transform.units),
+            "half_range": list(transform.half_range),
+            "periodic": list(transform.periodic),
+        },
+        "average": {
+            "over": average,
+            "num_samples": num_samples,
+            "include_original": include_original,
+            "max_norm": max_norm,
+        },
+    }
+    outputs = {"probabilities": "of the classes, in the order of class_names"}
+    return write(
+        folder, predictor, variables, image_shape=image_shape, outputs=outputs, about=about
+    )
+
+
+def write(
+    folder: str | Path,
+    function: Callable[[Any, jax.Array, jax.Array], dict[str, jax.Array]],
+    variables: Any,
+    *,
+    image_shape: Sequence[int],
+    outputs: Mapping[str, str],
+    about: Mapping[str, Any],
+) -> Path:
+    """Write any function of weights, images and a key as program, weights and card.
+
+    The folder appears whole or not at all. Nothing in it names a place of this machine.
+
+    Args:
+        folder: to be made.
+        function: (variables, images (N, H, W, C) uint8, typed key) -> arrays by name. N is
+            symbolic, at least 1; convolutions must be plain, see `with_plain_convolutions`.
+        variables: pytree of arrays.
+        image_shape: (H, W, C).
+        outputs: what each array is.
+        about: further entries of the card.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FileExistsError: if the folder is there.
+        ImportError: without flatbuffers or safetensors.
+    """
+    folder = Path(folder)
+    if os.path.lexists(folder):
+        raise FileExistsError(f"{folder} is there already; name a new folder, or remove that one.")
+    tensors = _safetensors()
+    weights = {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(variables)
+    }
+    structure = jax.tree.structure(variables)
+
+    def flat(
+        weights: dict[str, jax.Array], images: jax.Array, key: jax.Array
+    ) -> dict[str, jax.Array]:
+        # By name: a dict arrives in the order of its keys, not of the leaves.
+        leaves = [weights[name] for name in names]
+        return function(
+            jax.tree.unflatten(structure, leaves),
+            images,
+            jax.random.wrap_key_data(key, impl=_KEY),
+        )
+
+    names = list(weights)
+    (batch,) = jax_export.symbolic_shape("N")
+    with _without_places():
+        exported = jax_export.export(jax.jit(flat), platforms=PLATFORMS)(
+            {n: jax.ShapeDtypeStruct(w.shape, w.dtype) for n, w in weights.items()},
+            jax.ShapeDtypeStruct((batch, *image_shape), jnp.uint8),
+            jax.ShapeDtypeStruct((2,), jnp.uint32),
+        )
+    files = {PROGRAM: bytes(exported.serialize()), WEIGHTS: tensors.save(weights)}
+    made = jax.tree.unflatten(exported.out_tree, exported.out_avals)
+    card = {
+        **about,
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        "platforms": list(exported.platforms),
+        "calling_convention_version": exported.calling_convention_version,
+        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
+        "arguments": {
+            "weights": {"about": f"the tensors of {WEIGHTS}: a dict by name"},
+            "images": {
+                "shape": ["N", *map(int, image_shape)],
+                "dtype": "uint8",
+                "about": "N >= 1; pixels as stored, 255 is full intensity",
+            },
+            "key": {
+                "shape": [2],
+                "dtype": "uint32",
+                "about": f"of {_KEY}: [0, seed] is jax.random.key(seed)",
+            },
+        },
+        "outputs": {
+            name: {
+                "shape": [n if isinstance(n, int) else str(n) for n in made[name].shape],
+                "dtype": made[name].dtype.name,
+                "about": text,
+            }
+            for name, text in outputs.items()
+        },
+    }
+    files[CARD] = (json.dumps(card, indent=2, allow_nan=False) + "\n").encode()
+    _write_folder(folder, files)
+    return folder
+
+
+def load(folder: str | Path) -> Program:
+    """Read what `write` wrote, and check it against the digests of the card.
+
+    A program runs with the JAX that wrote it and, as JAX promises, with those of the six months
+    after.
+
+    Raises:
+        FileNotFoundError: if a file is missing; names it.
+        ImportError: without flatbuffers or safetensors.
+        ValueError: if a file is damaged; names it.
+    """
+    folder = Path(folder)
+    tensors = _safetensors()
+    card_bytes = _read(folder / CARD)
+    try:
+        card = json.loads(card_bytes)
+        digests = {name: str(card["sha256"][name]) for name in (PROGRAM, WEIGHTS)}
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"{folder / CARD} is damaged: no card can be read from it; copy the folder again."
+        ) from None
+    files = {name: _read(folder / name) for name in digests}
+    for name, data in files.items():
+        found = hashlib.sha256(data).hexdigest()
+        if found != digests[name]:
+            raise ValueError(
+                f"{folder / name} is damaged: its sha256 begins with {found[:12]}, {CARD} says "
+                f"{digests[name][:12]}; copy the folder again."
+            )
+    exported = jax_export.deserialize(bytearray(files[PROGRAM]))
+    return Program(card, tensors.load(files[WEIGHTS]), jax.jit(exported.call))
+
+
+def with_plain_convolutions(module: nn.Module) -> nn.Module:
+    """Return a module that computes as this one, by XLA's own convolutions.
+
+    What `conv="auto"` becomes depends on the machine; a program for all of them has one form. Sets
+    the field `conv` to "lax" where a module has it, and in the modules among its fields.
+    """
+
+    def is_module(value: Any) -> bool:
+        return isinstance(value, nn.Module)
+
+    def inner(value: Any) -> Any:
+        return with_plain_convolutions(value) if is_module(value) else value
+
+    fields = {field.name for field in dataclasses.fields(module)} - {"parent", "name"}
+    changes = {
+        name: jax.tree.map(inner, getattr(module, name), is_leaf=is_module) for name in fields
+    }
+    if "conv" in fields:
+        changes["conv"] = "lax"
+    return module.clone(**changes)
+
+
+@contextlib.contextmanager
+def _without_places() -> Iterator[None]:
+    """Lower without source lines: a program would otherwise carry the paths of this machine."""
+    before = jax.config.values[_LOCATIONS]
+    jax.config.update(_LOCATIONS, 0)
+    try:
+        yield
+    finally:
+        jax.config.update(_LOCATIONS, before)
+
+
+def _safetensors() -> Any:
+    """Import what only exports need; late, as the package works without."""
+    try:
+        importlib.import_module("flatbuffers")  # jax.export asks for it
+        return importlib.import_module("safetensors.numpy")
+    except ImportError as error:
+        raise ImportError(
+            f'exports need {error.name}; install the extra: pip install "flowjax_inv[export]"',
+            name=error.name,
+        ) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(
+            f"{path.parent} has no {path.name}; give a whole folder written by flowjax_inv.export."
+        ) from None
+
+
+def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write beside the place and rename: the folder is whole or not there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        for name, data in files.items():
+            (beside / name).write_bytes(data)
+        beside.chmod(0o755)  # mkdtemp's own is for one user
+        beside.rename(folder)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise

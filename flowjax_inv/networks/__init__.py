@@ -1,0 +1,22 @@
+"""Networks that map images to a vector: class logits, or the embedding a density is conditioned on.
+
+Every network is a Linen module with the call `network(images, train=False)`. `train` is a Python
+bool: it chooses batch statistics and dropout where a network has them. A network with batch norm
+has the field `axis_name`: the axis of `pmap` over which statistics are averaged. The field `conv`
+chooses how convolutions are computed, see `flowjax_inv.convolutions`. A new network is one class
+here and one line in `experiments/build.py`.
+"""
+
+from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
+from flowjax_inv.networks.pooling import max_pool_2x2
+from flowjax_inv.networks.residual import FixupResNet, PreActResNet18
+
+__all__ = [
+    "MLP",
+    "FixupResNet",
+    "Layer13",
+    "LeNet",
+    "PreActResNet18",
+    "SimpleConv",
+    "max_pool_2x2",
+]

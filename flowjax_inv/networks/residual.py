@@ -1,0 +1,152 @@
+"""Residual networks: Fixup ResNet-8, which has no batch norm, and PreActResNet-18."""
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from flowjax_inv.convolutions import Conv, Implementation, uniform_fan_in
+
+__all__ = ["FixupResNet", "PreActResNet18"]
+
+
+class FixupResNet(nn.Module):
+    """Fixup ResNet-8, the network of the CIFAR-10 experiments: three stages of one block.
+
+    conv3x3 w; + b; ReLU; blocks of width w, 2w, 4w with strides 1, 2, 2; mean over positions; + b;
+    linear. Block(x): a = x + b1a; h = ReLU(conv1(a) + b1b); h = scale conv2(h + b2a) + b2b;
+    ReLU(h + shortcut). The shortcut is x at stride 1, else every second pixel of a with as many
+    channels of zeros appended. Every b and every scale is one number, a parameter of shape (1,):
+    the paper's recipe gives those a tenth of the learning rate. Convolutions have no bias. 74,827
+    parameters at width 16, three channels and ten classes, 18,995 at width 8.
+
+    Attributes:
+        features: length of the output.
+        width: w, channels of the first convolution.
+        conv: how convolutions are computed, see `flowjax_inv.convolutions`.
+
+    Convention: the first convolution starts from PyTorch's default; conv1 of a block from
+        N(0, 2 / (9 c) / 3) for c channels out and three blocks; conv2 and the linear layer from 0.
+    Source: LILA's and the flow paper's code (ResFixup, depth 8).
+    """
+
+    features: int
+    width: int = 16
+    conv: Implementation = "auto"
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
+        """Map images (N, H, W, C) to (N, features); `train` changes nothing here."""
+        del train
+        _check_images(images, "FixupResNet")
+        zeros, ones = nn.initializers.zeros, nn.initializers.ones
+
+        def scalar(name: str, start: nn.initializers.Initializer = zeros) -> jax.Array:
+            return self.param(name, start, (1,))
+
+        def conv3x3(
+            name: str, channels: int, start: nn.initializers.Initializer, stride: int = 1
+        ) -> Conv:
+            return Conv(
+                channels,
+                3,
+                stride=stride,
+                padding=1,
+                use_bias=False,
+                conv=self.conv,
+                kernel_init=start,
+                name=name,
+            )
+
+        x = conv3x3("conv", self.width, uniform_fan_in(9 * images.shape[-1]))(images)
+        x = nn.relu(x + scalar("bias"))
+        for block in range(3):
+            channels, stride = self.width * 2**block, 1 if block == 0 else 2
+            start = nn.initializers.normal(math.sqrt(2 / (9 * channels)) / math.sqrt(3))
+            a = x + scalar(f"block{block}_bias1a")
+            shortcut = x
+            if stride == 2:
+                every_second = a[:, ::2, ::2]
+                shortcut = jnp.concatenate([every_second, jnp.zeros_like(every_second)], axis=-1)
+            h = conv3x3(f"block{block}_conv1", channels, start, stride)(a)
+            h = nn.relu(h + scalar(f"block{block}_bias1b"))
+            h = h + scalar(f"block{block}_bias2a")
+            h = conv3x3(f"block{block}_conv2", channels, zeros)(h)
+            scaled = scalar(f"block{block}_scale", ones) * h
+            x = nn.relu(scaled + scalar(f"block{block}_bias2b") + shortcut)
+        x = jnp.mean(x, axis=(1, 2)) + scalar("head_bias")
+        return nn.Dense(self.features, kernel_init=zeros, name="head")(x)
+
+
+class PreActResNet18(nn.Module):
+    """PreActResNet-18 of the Tiny-ImageNet experiments.
+
+    conv3x3 64 with stride 2; four stages of two blocks, channels 64, 128, 256, 512, the first of a
+    stage with stride 1, 2, 2, 2; mean over positions; linear. Block(x): a = ReLU(norm(x));
+    conv3x3(ReLU(norm(conv3x3(a)))) + shortcut, the stride on the first convolution. The shortcut is
+    conv1x1(a) where stride or channels change, else x. Convolutions have no bias; there is no norm
+    before the mean. 11,268,616 parameters for three channels and 200 classes, 11,168,068 for four.
+
+    Attributes:
+        features: length of the output.
+        conv: how convolutions are computed, see `flowjax_inv.convolutions`.
+        axis_name: axis of `pmap` over which batch statistics are averaged.
+
+    Convention: with `train=True` the call needs `mutable=["batch_stats"]`. Convolutions start from
+        a normal of variance 2 / fan_in truncated at two standard deviations, the linear layer from
+        N(0, 0.01^2) and bias 0.
+    Source: InstaAug's code. The running variance averages the biased variances of batches,
+        PyTorch's the unbiased ones.
+    """
+
+    features: int
+    conv: Implementation = "auto"
+    axis_name: str | None = None
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
+        """Map images (N, H, W, C) to (N, features)."""
+        _check_images(images, "PreActResNet18")
+        # Its variance is that after truncation, as in the code: std = sqrt(2 / fan_in) / 0.8796.
+        he = nn.initializers.variance_scaling(2.0, "fan_in", "truncated_normal")
+
+        def convolution(name: str, channels: int, kernel: int, stride: int) -> Conv:
+            return Conv(
+                channels,
+                kernel,
+                stride=stride,
+                padding=kernel // 2,
+                use_bias=False,
+                conv=self.conv,
+                kernel_init=he,
+                name=name,
+            )
+
+        def norm(name: str, x: jax.Array) -> jax.Array:
+            return nn.BatchNorm(
+                use_running_average=not train,
+                momentum=0.9,
+                use_fast_variance=False,
+                axis_name=self.axis_name,
+                name=name,
+            )(x)
+
+        x = convolution("conv", 64, 3, 2)(images)
+        for block in range(8):
+            channels, stride = 64 * 2 ** (block // 2), 2 if block in (2, 4, 6) else 1
+            a = nn.relu(norm(f"block{block}_norm1", x))
+            narrow = channels != x.shape[-1]
+            shortcut = (
+                convolution(f"block{block}_shortcut", channels, 1, stride)(a) if narrow else x
+            )
+            h = convolution(f"block{block}_conv1", channels, 3, stride)(a)
+            h = nn.relu(norm(f"block{block}_norm2", h))
+            x = convolution(f"block{block}_conv2", channels, 3, 1)(h) + shortcut
+        start = nn.initializers.normal(0.01)
+        return nn.Dense(self.features, kernel_init=start, name="head")(jnp.mean(x, axis=(1, 2)))
+
+
+def _check_images(images: jax.Array, network: str) -> None:
+    if images.ndim != 4:
+        raise ValueError(f"images have shape {images.shape}; {network} wants (N, H, W, C).")

@@ -1,0 +1,210 @@
+"""The results tables of the README, in markdown, made from the runs kept below a folder.
+
+Every row is mean ± sample standard deviation (n - 1) over seeds, no spread for one seed. A figure
+that only some seeds have says how many, a figure that none has is a dash.
+"""
+
+import math
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flowjax_inv.report.formats import averaged_by, fixed, number
+from flowjax_inv.report.reading import flat, read_object
+
+__all__ = ["images_table", "replace_between_markers", "results_table"]
+
+_MISSING = "–"
+_POSE_COLUMNS = (  # head, name in results.json, factor, decimals
+    ("half-range (°)", "half_range_degrees", 1.0, 1),
+    ("true (°)", "true_half_range_degrees", 1.0, 1),
+    ("outside (%)", "outside_share", 100.0, 1),
+    ("Kolmogorov", "kolmogorov_distance", 1.0, 3),
+    ("test accuracy (%)", "test_accuracy", 100.0, 1),
+    ("averaged accuracy (%)", "test_accuracy_averaged", 100.0, 1),
+    ("minutes", "seconds", 1 / 60, 1),
+)
+_IMAGE_HEADS = (
+    "run", "method", "data", "seeds", "paper (%)", "averaged accuracy (%)", "plain accuracy (%)",
+    "entropy (nats)", "minutes", "command",
+)  # fmt: skip
+_NUMERIC = ("seeds", "averaged accuracy (%)", "plain accuracy (%)", "entropy (nats)", "minutes")
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The runs of one name, one per seed: their results and configs, in the same order."""
+
+    name: str
+    results: list[Mapping[str, Any]]
+    configs: list[Mapping[str, Any]]
+
+    @property
+    def poses_known(self) -> bool:
+        return any("true_half_range_degrees" in seed for seed in self.results)
+
+
+def results_table(root: Path) -> str:
+    """Make the table of the runs whose true half-range is known, one row per NAME.
+
+    Args:
+        root: the folder of `NAME/SEED/results.json`, normally `docs/results`.
+
+    Returns:
+        Markdown, without a final line break; empty if there are only other runs.
+
+    Raises:
+        ValueError: if there is no such file, or one of them is not a JSON object.
+    """
+    kept = [runs for runs in _read(root) if runs.poses_known]
+    heads = ["run", "seeds", *(column[0] for column in _POSE_COLUMNS)]
+    lines = [_markdown(heads), "|---|" + "---:|" * (len(heads) - 1)]
+    for runs in kept:
+        cells = [runs.name, str(len(runs.results))]
+        cells += [
+            _spread(runs.results, key, factor, digits) for _, key, factor, digits in _POSE_COLUMNS
+        ]
+        lines.append(_markdown(cells))
+    return "\n".join(lines) if kept else ""
+
+
+def images_table(root: Path) -> str:
+    """Make the table of the runs on images whose pose nobody knows, one row per NAME.
+
+    Rows are ordered by data set, then method: first those without a density ("none"), which have
+    no averaged accuracy. The command is that of the first seed without seed and folder.
+
+    Args:
+        root: the folder of `NAME/SEED/{results,config}.json`, normally `docs/results`.
+
+    Returns:
+        Markdown, without a final line break; empty if there are no such runs.
+
+    Raises:
+        ValueError: if there is no results.json at all, a file is not a JSON object, or the seeds
+            of one name differ in more than their seed.
+    """
+    kept = [runs for runs in _read(root) if not runs.poses_known]
+    rows = []
+    for runs in kept:
+        _refuse_mixture(runs)
+        first, config = runs.results[0], runs.configs[0]
+        method = str(first.get("method", _MISSING))
+        none = method in ("identity", "none")
+        data = str((config.get("data") or {}).get("name") or _MISSING)
+        note = first.get("data_note")
+        command = _without_seed(str(config.get("command", "")))
+        averaged = _spread(runs.results, "test_accuracy_averaged", 100.0, 2)
+        if "evaluation_rule" in first:
+            how = averaged_by(first["evaluation_rule"], first.get("evaluation_average"))
+            averaged += f" ({how})"
+        cells = [
+            runs.name,
+            "none" if none else method,
+            f"{data} ({note})" if note else data,
+            str(len(runs.results)),
+            str(first.get("paper") or _MISSING),
+            _MISSING if none else averaged,
+            _spread(runs.results, "test_accuracy", 100.0, 2),
+            _MISSING if none else _spread(runs.results, "entropy", 1.0, 2),
+            _spread(runs.results, "seconds", 1 / 60, 1),
+            f"`{command}`" if command else _MISSING,
+        ]
+        rows.append(((data, not none, method, runs.name), _markdown(cells)))
+    rule = "".join("---:|" if head in _NUMERIC else "---|" for head in _IMAGE_HEADS)
+    lines = [_markdown(_IMAGE_HEADS), "|" + rule, *(line for _, line in sorted(rows))]
+    return "\n".join(lines) if kept else ""
+
+
+def replace_between_markers(text: str, table: str, name: str = "results") -> str:
+    """Put a table between the two comment lines that mark its place in a page of markdown.
+
+    Args:
+        text: the page, with `<!-- NAME:begin -->` and later `<!-- NAME:end -->`, once each.
+        table: what shall stand between them.
+        name: the NAME of the markers.
+
+    Returns:
+        The page with everything between the markers replaced; the markers stay.
+
+    Raises:
+        ValueError: if a marker is missing, comes twice, or the end comes before the beginning.
+    """
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    counts = text.count(begin), text.count(end)
+    if counts != (1, 1) or text.index(begin) > text.index(end):
+        raise ValueError(
+            f"the text has {counts[0]} '{begin}' and {counts[1]} '{end}'; it needs one line of "
+            "each, in this order: add them where the table belongs"
+        )
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{table.strip()}\n{end}{rest.split(end)[1]}"
+
+
+def _read(root: Path) -> list[_Kept]:
+    """Read all runs, ordered by name and seed folder."""
+    kept: dict[str, _Kept] = {}
+    for path in sorted(root.glob("*/*/results.json")):
+        name = path.parent.parent.name
+        runs = kept.setdefault(name, _Kept(name, [], []))
+        config = path.parent / "config.json"
+        runs.results.append(read_object(path))
+        runs.configs.append(read_object(config) if config.is_file() else {})
+    if not kept:
+        raise ValueError(
+            f"{root} holds no NAME/SEED/results.json; copy the results.json of finished runs there"
+        )
+    return list(kept.values())
+
+
+def _refuse_mixture(runs: _Kept) -> None:
+    """Refuse a mean over runs that are not the same experiment."""
+    said = ("method", "data_note", "evaluation_rule", "evaluation_average")
+    # The command also names the seed, and may spell the same config in other words.
+    what = [
+        {key: value for key, value in flat(config).items() if key not in ("command", "seed")}
+        | {f"results: {key}": results.get(key) for key in said}
+        for config, results in zip(runs.configs, runs.results, strict=True)
+    ]
+    for other in what[1:]:
+        differing = sorted(k for k in what[0] | other if what[0].get(k) != other.get(k))
+        if differing:
+            raise ValueError(
+                f"the runs of {runs.name} differ in {', '.join(differing)}; publish runs that "
+                "differ in more than their seed under names of their own"
+            )
+
+
+def _without_seed(command: str) -> str:
+    """Leave the seed and the folder out of a command, written --name=value or --name value."""
+    kept: list[str] = []
+    words = iter(shlex.split(command))
+    for word in words:
+        name, separator, _ = word.partition("=")
+        if word.startswith("-") and name.lstrip("-") in ("config.seed", "workdir"):
+            if not separator:
+                next(words, None)
+            continue
+        kept.append(word)
+    return shlex.join(kept)
+
+
+def _spread(seeds: Sequence[Mapping[str, Any]], key: str, factor: float, digits: int) -> str:
+    """Write mean ± standard deviation of one figure over the seeds that have it."""
+    values = [value * factor for seed in seeds if (value := number(seed, key)) is not None]
+    if not values:
+        return _MISSING
+    if not all(math.isfinite(value) for value in values):
+        return "not finite"
+    text = fixed(statistics.fmean(values), digits)
+    # The truth is given, not measured: a spread of exactly zero there would only be noise to read.
+    if len(values) > 1 and not (key.startswith("true_") and len(set(values)) == 1):
+        text += f" ± {fixed(statistics.stdev(values), digits)}"
+    return text if len(values) == len(seeds) else f"{text} ({len(values)} of {len(seeds)})"
+
+
+def _markdown(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,124 @@
+"""The fast convolutions equal XLA's, in value and in both gradients, and pad as PyTorch does."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flowjax_inv import convolutions
+from flowjax_inv.convolutions import Conv, convolve, convolve_patches, uniform_fan_in
+
+SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding
+    (5, 28, 28, 1, 6, 5, 1, 0),  # LeNet; one patch per row
+    (3, 12, 15, 3, 4, 3, 1, 1),  # blocks of a row
+    (3, 9, 7, 4, 5, 3, 1, 1),  # a width that no block divides
+    (70, 9, 7, 6, 4, 3, 1, 1),  # slices, the last one short
+    (35, 8, 8, 5, 6, 3, 2, 1),
+    (35, 8, 9, 3, 6, 3, 2, 1),  # few channels, stride 2: slices
+    (9, 8, 8, 6, 4, 1, 2, 0),  # 1x1
+    (9, 7, 7, 6, 4, 1, 1, 0),
+    (9, 5, 5, 6, 4, 5, 1, 0),  # the kernel is the picture
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_patches_equal_lax(shape: tuple[int, ...]) -> None:
+    batch, height, width, channels, features, side, stride, padding = shape
+    x = jax.random.normal(jax.random.key(0), (batch, height, width, channels))
+    kernel = jax.random.normal(jax.random.key(1), (side, side, channels, features))
+
+    def both(f):
+        value, pull = jax.vjp(lambda x, k: f(x, k, stride, padding), x, kernel)
+        return value, *pull(jnp.cos(value))
+
+    for fast, plain in zip(both(convolve_patches), both(convolve), strict=True):
+        assert fast.shape == plain.shape
+        np.testing.assert_allclose(fast, plain, rtol=0, atol=1e-4 * np.abs(plain).max())
+
+
+def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shapes above reach the banded patches and the slices, and not only by name."""
+    seen = []
+    for name in ("_banded", "_sliced"):
+        own = getattr(convolutions, name)
+        monkeypatch.setattr(
+            convolutions, name, lambda *args, own=own, name=name: (seen.append(name), own(*args))[1]
+        )
+    for batch, height, width, channels, features, side, stride, padding in SHAPES:
+        x = jnp.zeros((batch, height, width, channels))
+        convolve_patches(x, jnp.zeros((side, side, channels, features)), stride, padding)
+    assert seen == ["_banded"] * 3 + ["_sliced"] * 3
+
+
+@pytest.mark.parametrize(
+    ("batch", "numbers", "expected"),
+    [
+        (320, 1, 32),
+        (320, 2 * 32 * 32 * 16, 16),
+        (32, 2 * 32 * 32 * 64, 4),
+        (32, 10**9, 4),
+        (1280, 2 * 32 * 32 * 16, 40),  # 32 slices at most: each costs time to compile
+    ],
+)
+def test_slices_fit_the_cache_and_are_few(batch: int, numbers: int, expected: int) -> None:
+    assert convolutions._slice_length(batch, numbers) == expected
+
+
+@pytest.mark.parametrize(("height", "stride", "padding"), [(8, 2, 1), (7, 2, 1), (8, 1, 0)])
+def test_padding_is_pytorchs(height: int, stride: int, padding: int) -> None:
+    """Output i sees the padded inputs i * stride .. i * stride + 2."""
+    x = jax.random.normal(jax.random.key(0), (1, height, height, 1))
+    kernel = jax.random.normal(jax.random.key(1), (3, 3, 1, 1))
+    padded = np.pad(x[0, :, :, 0], padding)
+    side = (height + 2 * padding - 3) // stride + 1
+    expected = [
+        [
+            np.sum(
+                padded[i * stride : i * stride + 3, j * stride : j * stride + 3] * kernel[..., 0, 0]
+            )
+            for j in range(side)
+        ]
+        for i in range(side)
+    ]
+    np.testing.assert_allclose(convolve(x, kernel, stride, padding)[0, ..., 0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("conv", ["auto", "lax", "patches"])
+def test_conv_is_flax_conv(conv: Any, use_bias: bool) -> None:
+    """Parameters of one fit the other; the bias starts away from zero here."""
+    x = jax.random.normal(jax.random.key(0), (2, 6, 5, 7))
+    ours = Conv(4, padding=1, use_bias=use_bias, conv=conv, bias_init=nn.initializers.ones)
+    variables: Any = ours.init(jax.random.key(1), x)
+    theirs = nn.Conv(4, (3, 3), use_bias=use_bias).apply(variables, x)
+    np.testing.assert_allclose(np.asarray(ours.apply(variables, x)), np.asarray(theirs), atol=1e-5)
+
+
+def test_auto_is_lax_on_several_devices() -> None:
+    """The tests run on four: auto allows forward mode there, patches does not."""
+    x = jnp.ones((2, 6, 6, 8))
+    variables = Conv(4).init(jax.random.key(0), x)
+
+    def push(conv: Any) -> Any:
+        return jax.jvp(lambda x: Conv(4, conv=conv).apply(variables, x), (x,), (x,))
+
+    push("auto")
+    push("lax")
+    with pytest.raises(TypeError, match="custom_vjp"):
+        push("patches")
+
+
+def test_uniform_fan_in_fills_its_interval() -> None:
+    x = uniform_fan_in(25)(jax.random.key(0), (100, 100), jnp.float32)
+    assert -0.2 <= x.min() < -0.199
+    assert 0.199 < x.max() <= 0.2
+    assert abs(x.mean()) < 0.01
+
+
+def test_unknown_conv_is_refused() -> None:
+    layer: Any = Conv(4).clone(conv="sliced")
+    with pytest.raises(ValueError, match='conv is "sliced"; allowed: auto, lax, patches.'):
+        layer.init(jax.random.key(0), jnp.zeros((1, 4, 4, 1)))
