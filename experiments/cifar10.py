@@ -25,11 +25,7 @@ def get_config(variant: str = "") -> defaults.Config:
     classifier, density = config.optimizer.classifier, config.optimizer.distribution
     classifier.name, classifier.learning_rate, classifier.scalar_fraction = "sgd", 0.1, 0.1
     if variant == "cpu":
-        config.distribution.layers = 4
-        config.objective.copies = 2
-        config.train.batch_size = 128
-        config.train.epochs, config.objective.burn_in_epochs = 8, 0
-        for optimizer in (classifier, density):
-            optimizer.schedule, optimizer.final_fraction = "cosine", 0.02
-        density.learning_rate = 1e-3
+        recipes.two_cores(config, epochs=10, learning_rate=1e-3)
+        config.objective.copies, config.train.batch_size = 1, 128
+        config.controller.value = 0.01
     return recipes.smoke(config) if variant == "smoke" else config

@@ -27,11 +27,7 @@ def get_config(variant: str = "") -> defaults.Config:
     classifier.decay_epochs, classifier.decay_factor = 80, 0.05
     density.learning_rate = 1e-3
     if variant == "cpu":
-        config.data.choice, config.data.train_size = "first", 0
-        config.distribution.layers = 4
-        config.objective.copies = 4
-        config.train.epochs, config.objective.burn_in_epochs = 4, 0
-        for optimizer in (classifier, density):
-            optimizer.learning_rate, optimizer.schedule = 2e-3, "cosine"
-            optimizer.final_fraction = 0.02
+        recipes.two_cores(config, epochs=10, learning_rate=2e-3)
+        classifier.learning_rate = 2e-3
+        config.controller.value = 0.01
     return recipes.smoke(config) if variant == "smoke" else config

@@ -23,12 +23,7 @@ def get_config(variant: str = "") -> defaults.Config:
     config.optimizer.classifier.name = "adam"
     config.optimizer.classifier.decay_epochs = 20
     if variant == "cpu":
-        config.data.choice, config.data.train_size = "first", 0
-        config.distribution.layers = 4
-        config.objective.copies = 4
-        config.controller.value = 0.05
-        config.train.epochs, config.objective.burn_in_epochs = 4, 0
-        for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
-            optimizer.learning_rate, optimizer.schedule = 2e-3, "cosine"
-            optimizer.final_fraction = 0.02
+        recipes.two_cores(config, epochs=10, learning_rate=2e-3)
+        config.optimizer.classifier.learning_rate = 2e-3
+        config.controller.value = 0.03
     return recipes.smoke(config) if variant == "smoke" else config
