@@ -47,9 +47,18 @@ def view_logits(
         (K, N, classes) logits; (K + 1, N, classes) with the original.
 
     Raises:
-        ValueError: if num_samples < 1, or above 300 with max_norm.
+        TypeError: if images are not floating point.
+        ValueError: if images are not (N, H, W, C) or empty; if num_samples < 1, or above 300 with
+            max_norm.
     Source: flow paper eq. 8; original and rejection: its code (valid_performance).
     """
+    if images.ndim != 4 or 0 in images.shape:
+        raise ValueError(f"images have shape {images.shape}; want (N, H, W, C), none of them 0.")
+    if not jnp.issubdtype(images.dtype, jnp.floating):
+        raise TypeError(
+            f"images are {images.dtype}; a warp wants floats: convert to float, and normalise, as "
+            "for training."
+        )
     if num_samples < 1:
         raise ValueError(f"num_samples is {num_samples}; want at least 1 view per image.")
     density = propose(images)

@@ -1,0 +1,98 @@
+"""Memory of a train step, all copies at once and in chunks: what XLA plans, and what was used.
+
+    python -m benchmarks.memory
+    python -m benchmarks.memory --config=experiments/cifar10.py --copies=20 --chunks=0,5,1
+
+Temporaries are the compiled step's own figure; the peak is that of a process which makes two steps
+(each row runs in a process of its own), and holds Python and JAX as well. Pictures are random.
+"""
+
+import argparse
+import importlib
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.timing import RESULTS
+from experiments.run_folder import environment
+
+
+def measure(config_file: str, copies: int, chunk: int) -> dict[str, float]:
+    """Make two steps in this process; memory in MiB."""
+    import jax
+
+    from experiments import build
+    from flowjax_inv import training
+
+    module = importlib.import_module(config_file.removesuffix(".py").replace("/", "."))
+    config = module.get_config("")
+    config.objective.copies, config.objective.copies_per_chunk = copies, chunk
+    size, channels = (28, 1) if "mnist" in config.data.name else (32, 3)
+    batch = config.train.batch_size
+    transform = build.transform(config)
+    classifier = build.network(config, "classifier", classes=10)
+    distribution = build.distribution(config, transform, classes=10)
+    optimizer = build.optimizer(config, total_steps=100, steps_per_epoch=10)
+    controller = build.controller(config, total_steps=100)
+    place = build.placement(config)
+    images = np.random.default_rng(0).integers(0, 256, (batch, size, size, channels), np.uint8)
+    labels = np.zeros(batch, np.int32)
+    state = training.init_state(
+        classifier, distribution, optimizer, controller, images, key=jax.random.key(0)
+    )
+    state, index = place.replicate(state), np.arange(batch)
+    step = training.make_step(
+        classifier, distribution, transform, optimizer, controller,
+        build.objective(config, distribution), placement=place,
+    )  # fmt: skip
+    compiled = step.lower(state, images, labels, index).compile()
+    seconds = []
+    for _ in range(2):
+        started = time.perf_counter()
+        state = jax.block_until_ready(step(state, images, labels, index))
+        seconds.append(time.perf_counter() - started)
+    return {
+        "copies": copies,
+        "copies_per_chunk": chunk,
+        "batch": batch,
+        "temporaries_mib": compiled.memory_analysis().temp_size_in_bytes / 2**20,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
+        "seconds_per_step": seconds[-1],
+    }
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", default="experiments/mnist.py")
+    parser.add_argument("--copies", type=int, default=20)
+    parser.add_argument("--chunks", default="0,10,5,1", help="copies per chunk; 0: all at once")
+    parser.add_argument("--out", default=str(RESULTS / "memory.json"))
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.one is not None:
+        print(json.dumps(measure(given.config, given.copies, given.one)))
+        return
+    rows = []
+    print(f"{given.config}, {given.copies} copies\nchunk  temporaries    peak  step")
+    for chunk in given.chunks.split(","):
+        line = [sys.executable, "-m", "benchmarks.memory", *arguments, f"--one={chunk}"]
+        done = subprocess.run(line, check=True, capture_output=True, text=True)
+        row = json.loads(done.stdout.splitlines()[-1])
+        rows.append(row)
+        print(
+            f"{chunk:>5}  {row['temporaries_mib']:7.0f} MiB  {row['peak_mib']:5.0f} MiB  "
+            f"{row['seconds_per_step']:.2f} s",
+            flush=True,
+        )
+    with open(given.out, "w", encoding="utf-8") as file:
+        json.dump({"config": given.config, "rows": rows, **environment()}, file, indent=2)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
