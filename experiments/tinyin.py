@@ -3,7 +3,7 @@
     python -m flowjax_inv.data prepare tiny_imagenet --from FOLDER_OF_THE_ARCHIVE
     python -m experiments.run --config=experiments/tinyin.py
 
-Variants: none, the recipe in full (a GPU); `:cpu`, minutes on two cores, on ten classes; `:smoke`,
+Variants: none, the recipe in full (a GPU); `:cpu`, minutes on two cores, on five classes; `:smoke`,
 to see that it runs. A part of the classes: --config.data.classes=0-19.
 """
 
@@ -38,9 +38,9 @@ def get_config(variant: str = "") -> defaults.Config:
     config.evaluation.batch_size, config.evaluation.num_samples = 50, 50
     config.evaluation.average, config.evaluation.density_samples = "logits", 200
     if variant == "cpu":
-        config.data.classes = "0-9"
+        config.data.classes = "0-4"
         config.distribution.layers, config.evaluation.num_samples = 4, 10
-        config.train.epochs, config.objective.burn_in_epochs = 8, 2
+        config.train.epochs, config.objective.burn_in_epochs = 6, 2
         config.train.batch_size, config.train.log_every = 50, 10
         classifier.learning_rate, classifier.warmup_steps = 0.05, 30
         density.learning_rate = 1e-3

@@ -206,6 +206,20 @@ def rows_are_independent(case: Case) -> None:
     assert np.abs(np.diff(twins, axis=0)).max(axis=-1).min() > 1e-4
 
 
+def a_key_per_row_is_that_rows_alone(case: Case) -> None:
+    """With one key per image, samples move with the image and its key, whatever the batch."""
+    keys, order = jax.random.split(jax.random.key(5), 3), np.array([2, 0, 1])
+    drawn = case.density().sample_and_log_prob(seed=keys, sample_shape=(4,))
+    theta, log_prob = (np.asarray(array) for array in drawn)
+    assert theta.shape == (4, 3, case.module.dim)
+    moved, moved_log_prob = case.density(IMAGES[order]).sample_and_log_prob(
+        seed=keys[order], sample_shape=(4,)
+    )
+    np.testing.assert_allclose(moved, theta[:, order], atol=1e-6)
+    np.testing.assert_allclose(moved_log_prob, log_prob[:, order], atol=1e-4)
+    assert np.abs(np.diff(theta, axis=0)).min() > 0, "copies of one image must differ"
+
+
 def entropy_is_at_most_the_log_volume(case: Case) -> None:
     from flowjax_inv.metrics import entropy
 
@@ -221,5 +235,6 @@ LAWS = (
     nothing_outside_the_box,
     finite_at_the_edge_and_for_extreme_embeddings,
     rows_are_independent,
+    a_key_per_row_is_that_rows_alone,
     entropy_is_at_most_the_log_volume,
 )

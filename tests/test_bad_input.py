@@ -114,3 +114,15 @@ def test_a_full_disk_ends_in_one_line_and_the_run_goes_on_later(tmp_path: Path) 
     again = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "run" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_the_users_command_without_its_data_ends_in_one_line(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "experiments.run", "--config=experiments/tinyin.py",
+            f"--workdir={tmp_path / 'run'}", f"--config.data.dir={tmp_path}"]  # fmt: skip
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "python -m flowjax_inv.data prepare tiny_imagenet" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "run").exists()

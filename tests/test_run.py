@@ -1,5 +1,6 @@
 """Whole runs: command to report, resume after a kill, refusals."""
 
+import importlib
 import json
 import os
 import signal
@@ -12,8 +13,11 @@ import numpy as np
 import pytest
 
 from experiments import defaults, mario_iggy
-from experiments.run import train_and_evaluate
+from experiments.run import _portable, train_and_evaluate
+from experiments.run_folder import RunFolder
 from flowjax_inv.checkpoints import Checkpoints
+from flowjax_inv.data import stored
+from flowjax_inv.data.sets import DataSet, Split
 
 ROOT = Path(__file__).parents[1]
 
@@ -113,6 +117,8 @@ VARIANTS = {
     "decoupled": {"transform__name": "decoupled"},
     "crop": {"transform__name": "crop"},
     "band_and_burn_in": {"controller__name": "band", "objective__burn_in_epochs": 1},
+    "pmap": {"parallel": "pmap", "classifier__batch_norm": True},
+    "chunks": {"objective__copies": 4, "objective__copies_per_chunk": 2},
     "three_modes": {
         "data__modes": 3, "data__half_range_degrees": 30.0, "data__train_size": 252,
         "data__test_size": 36, "transform__subgroup": "rotation",
@@ -130,6 +136,67 @@ def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
         assert "half_range_degrees" not in results
     else:
         assert np.isfinite(results["half_range_degrees"])
+
+
+SETS = {  # experiment: side, channels, classes, images per class
+    "mnist": (28, 1, 10, 20),
+    "fashion_mnist": (28, 1, 10, 20),
+    "cifar10": (32, 3, 10, 20),
+    "cifar10_lt": (32, 3, 10, 40),
+    "cifar10_layer13": (32, 3, 10, 20),
+    "tinyin": (64, 3, 200, 20),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
+    """Every `:smoke`, on noise in the shape of its set."""
+    side, channels, classes, each = SETS[name]
+    random = np.random.default_rng(0)
+
+    def split(each: int) -> Split:
+        labels = np.tile(np.arange(classes, dtype=np.int32), each)
+        shape = (len(labels), side, side, channels)
+        return Split(random.integers(0, 256, shape, dtype=np.uint8), labels)
+
+    names = tuple(f"class {label}" for label in range(classes))
+    data = DataSet(split(each), split(10), names, note="noise")
+    monkeypatch.setattr(stored, "load", lambda *_, **__: data)
+    module = importlib.import_module(f"experiments.{name}")
+    results = train_and_evaluate(module.get_config("smoke"), tmp_path / name)
+    assert 0 <= results["test_accuracy_averaged"] <= 1
+    assert results["evaluation_rule"] == "plain"
+    assert np.isfinite(results["entropy"])
+    assert "noise" in (tmp_path / name / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_by_other_devices(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Stopped on four devices, continued on two by pmap: equal within rounding, and it says so."""
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    train_and_evaluate(smoke(num_devices=4), whole)
+    append = RunFolder.append_metrics
+
+    def interrupted(self: RunFolder, line: dict) -> None:
+        append(self, line)
+        if line["step"] >= 8:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "append_metrics", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train_and_evaluate(smoke(num_devices=4), stopped)
+    capsys.readouterr()
+    train_and_evaluate(smoke(num_devices=2, parallel="pmap"), stopped)
+    said = capsys.readouterr().out
+    assert "of 16, on 2 devices after 4: equal, but not bit for bit" in said
+    one, other = (
+        [json.loads(line)["loss"] for line in (p / "metrics.jsonl").read_text().splitlines()]
+        for p in (whole, stopped)
+    )
+    # Continued from step 5; rounding drifts apart under Adam, so only what follows soon is equal.
+    np.testing.assert_allclose(other[:2], one[:2], rtol=1e-3)
 
 
 @pytest.mark.slow
@@ -228,6 +295,12 @@ def test_wrong_commands_end_in_one_line(overrides, text, tmp_path: Path) -> None
     assert text in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "x" / "results.json").exists()
+
+
+def test_a_stored_command_names_no_place() -> None:
+    line = ["--config=a.py", "--workdir", "/home/me/x", "--config.seed=1", "--config.data.dir=/d",
+            "--config.num_devices", "2", "--workdir=y"]  # fmt: skip
+    assert _portable(line) == ["--config=a.py", "--config.seed=1"]
 
 
 @pytest.mark.slow
