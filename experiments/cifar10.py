@@ -25,7 +25,6 @@ def get_config(variant: str = "") -> defaults.Config:
     classifier = config.optimizer.classifier
     classifier.name, classifier.learning_rate, classifier.scalar_fraction = "sgd", 0.1, 0.1
     if variant == "cpu":
-        recipes.two_cores(config, epochs=5, learning_rate=1e-3)
+        recipes.two_cores(config, epochs=4, learning_rate=1e-3)
         config.objective.copies, config.train.batch_size = 1, 128
-        config.controller.value = 0.01
     return recipes.smoke(config) if variant == "smoke" else config

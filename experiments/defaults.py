@@ -227,7 +227,7 @@ FIELDS: dict[str, Any] = {
         "density_samples": Field(1000, "of theta per pose", low=10),
     },
     "alarms": {
-        "entropy_floor": Field(-3.0, "nats; below it the density has collapsed"),
+        "entropy_floor_per_coordinate": Field(-1.0, "nats; below it the density has collapsed"),
         "saturated_share": Field(0.05, "of coordinates at the box's edge", low=0, high=1),
     },
 }

@@ -29,5 +29,4 @@ def get_config(variant: str = "") -> defaults.Config:
     if variant == "cpu":
         recipes.two_cores(config, epochs=10, learning_rate=2e-3)
         classifier.learning_rate = 2e-3
-        config.controller.value = 0.01
     return recipes.smoke(config) if variant == "smoke" else config

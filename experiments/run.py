@@ -219,6 +219,7 @@ def train_and_evaluate(
         placement=place,
         key=state.key,
     )
+    floor = config.alarms.entropy_floor_per_coordinate * transform.dim
     results |= {
         "test_accuracy": float(accuracy_fn(both["classifier"])),
         "class_names": list(data.class_names),
@@ -228,9 +229,8 @@ def train_and_evaluate(
         "data_note": data.note,
         "paper": config.paper,
         "log_volume": transform.dim * math.log(2.0),
-        "entropy_floor": config.alarms.entropy_floor,
-        "collapsed": distribution.has_density
-        and results.get("entropy", 0.0) < config.alarms.entropy_floor,
+        "entropy_floor": floor,
+        "collapsed": distribution.has_density and results.get("entropy", 0.0) < floor,
         "saturated": results.get("saturated_share", 0.0) > config.alarms.saturated_share,
         "method": config.distribution.name,
         "seed": config.seed,

@@ -124,7 +124,8 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
         draw(alpha, "alpha", "alpha", PURPLE)
         alpha.set(title="Alpha: weight of the entropy in the loss", ylabel="alpha (no unit)")
         if alpha.lines:
-            alpha.set_ylim(bottom=0)
+            # Room above: a constant alpha would lie on the frame.
+            alpha.set_ylim(0, 1.15 * alpha.dataLim.ymax)
 
     for panel in panels:
         panel.grid(alpha=0.25)
