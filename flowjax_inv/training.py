@@ -324,6 +324,8 @@ def make_step(
     ) -> tuple[jax.Array, tuple[dict[str, jax.Array], Params]]:
         batch, stats = images.shape[0], state.batch_stats
         key_dropout = jax.random.fold_in(jax.random.fold_in(state.key, _STREAM_DROPOUT), state.step)
+        # Each part of the batch its own; so dropout alone depends on the devices under pmap.
+        key_dropout = jax.random.fold_in(key_dropout, place.global_index(1))
         if burn_in:
             logits, classifier_stats = apply(
                 classifier, params["classifier"], stats["classifier"], images, key_dropout
