@@ -33,7 +33,8 @@ def test_the_readmes_table_is_the_generated_one() -> None:
 def test_every_place_the_readme_names_exists() -> None:
     for place in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / place).exists(), place
-    assert len(README.splitlines()) <= 110
+    words = [line for line in README.splitlines() if not line.startswith("|")]  # without tables
+    assert len(words) <= 100
 
 
 def _modules() -> list[str]:
