@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import optax
 
-from experiments.defaults import Config, did_you_mean
+from experiments.defaults import FIELDS, Config, did_you_mean
 from flowjax_inv import controllers, networks, transforms
 from flowjax_inv.data import sprites, stored, variants
 from flowjax_inv.data.pixels import Normalization
@@ -70,6 +70,10 @@ def _mario_iggy(section: Config) -> DataSet:
 
 # What is not here is looked for among the prepared sets.
 SETS: dict[str, Callable[[Config], DataSet]] = {"mario_iggy": _mario_iggy}
+
+
+_VARIANTS = ("classes", "validation_size", "long_tail", "choice", "rotated_degrees", "translated",
+             "scaled")  # fmt: skip
 
 
 def _look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
@@ -228,6 +232,12 @@ def data_set(config: Config) -> DataSet:
     """Return the data set of `config.data`, cut and turned as its fields say."""
     section = config.data
     if section.name in SETS:
+        unread = [name for name in _VARIANTS if section[name] != FIELDS["data"][name].value]
+        if unread:
+            raise ValueError(
+                f"config.data.{unread[0]} is {section[unread[0]]!r}, but {section.name} is made, "
+                "not read: variants are for prepared sets; leave it at its default."
+            )
         return SETS[section.name](section)
     data = stored.load(section.name, section.dir or None, made_here=tuple(SETS))
     if section.classes:

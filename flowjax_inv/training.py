@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from flowjax_inv import chunks
 from flowjax_inv.data.pixels import Normalization, mirror_at_random
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.objectives import Average, score_function_term, view_cross_entropy
@@ -166,42 +167,6 @@ def edge_share(theta: jax.Array, periodic: tuple[bool, ...]) -> jax.Array:
     return jnp.mean(jnp.abs(theta[..., jnp.array(straight)]) > 1.0 - EDGE)
 
 
-def _after(tree: Any, value: jax.Array) -> Any:
-    """Return a tree as it is, but not before `value` is there; its gradient waits likewise.
-
-    Adds 0 times a number of `value`, which XLA does not know to be 0. It removes optimization
-    barriers before it schedules, and would then hold the activations of all chunks at once; a
-    loop (lax.scan) orders them too, but a CPU's weight gradients are twenty times slower in it.
-    """
-    nothing = 0.0 * value.ravel()[0]
-    return jax.tree.map(lambda leaf: leaf + nothing, tree)
-
-
-def _made_again(part: Callable[..., Any]) -> Callable[..., Any]:
-    """Return part(params, stats, images, theta) -> (logits, stats) that stores no activations.
-
-    Its gradient, to params and theta, runs it a second time, and not before the cotangent is there:
-    `jax.checkpoint` would leave a scheduler free to make all chunks again at once.
-    """
-
-    @jax.custom_vjp
-    def remade(params: Params, stats: Params, images: jax.Array, theta: jax.Array) -> Any:
-        return part(params, stats, images, theta)
-
-    def forward(*arguments: Any) -> Any:
-        return part(*arguments), arguments
-
-    def backward(arguments: Any, cotangent: Any) -> Any:
-        params, stats, images, theta = arguments
-        images = _after(images, cotangent[0])
-        _, transpose = jax.vjp(lambda p, t: part(p, stats, images, t)[0], params, theta)
-        to_params, to_theta = transpose(cotangent[0])
-        return to_params, None, None, to_theta
-
-    remade.defvjp(forward, backward)
-    return remade
-
-
 def make_step(
     classifier: nn.Module,
     distribution: ConditionalDistribution,
@@ -312,10 +277,10 @@ def make_step(
             for start in range(0, copies, chunk):
                 block = theta[start : start + chunk]
                 here = originals if start == 0 else 0
-                remade = _made_again(functools.partial(part, originals=here))
+                remade = chunks.made_again(functools.partial(part, originals=here))
                 logits, stats = remade(params, stats, images, block)
                 made.append(logits)
-                params, images = _after((params, images), logits)
+                params, images = chunks.after((params, images), logits)
             logits = jnp.concatenate(made)
         return logits[:-copies], logits[-copies:], stats
 

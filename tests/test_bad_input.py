@@ -87,6 +87,15 @@ def test_a_batch_that_devices_cannot_share() -> None:
         build.placement(config)
 
 
+def test_a_set_made_by_code_has_no_variants() -> None:
+    config = mario_iggy.get_config("smoke")
+    config.data.long_tail = 10.0
+    with pytest.raises(
+        ValueError, match="data.long_tail is 10.0, but mario_iggy is made, not read"
+    ):
+        build.data_set(config)
+
+
 def test_a_missing_set_says_how_to_get_it(tmp_path: Path) -> None:
     config = mnist.get_config("smoke")
     config.data.dir = str(tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import build, defaults
+from experiments import build, defaults, evaluate
 from experiments.command_line import UsageError, available_configs, check_arguments
 from flowjax_inv.data.sprites import mario_iggy as make_set
 from flowjax_inv.training import Objective
@@ -152,3 +152,4 @@ def test_every_choice_is_in_its_table() -> None:
         ("controller", build.CONTROLLERS),
     ):
         assert set(defaults.FIELDS[field]["name"].choices) == set(table)
+    assert set(defaults.FIELDS["evaluation"]["rules"].choices) == set(evaluate.RULES)

@@ -298,7 +298,7 @@ def test_wrong_commands_end_in_one_line(overrides, text, tmp_path: Path) -> None
 
 
 def test_a_stored_command_names_no_place() -> None:
-    line = ["--config=a.py", "--workdir", "/home/me/x", "--config.seed=1", "--config.data.dir=/d",
+    line = ["--config=a.py", "--workdir", "a place", "--config.seed=1", "--config.data.dir=d",
             "--config.num_devices", "2", "--workdir=y"]  # fmt: skip
     assert _portable(line) == ["--config=a.py", "--config.seed=1"]
 

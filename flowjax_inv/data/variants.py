@@ -209,7 +209,9 @@ def translated(data: DataSet, half_range: float, *, seed: int) -> DataSet:
     Source: LILA's translated sets. Their code counts from the centres of the outer pixels on MNIST
         (8 / 14 is 7.7 pixels there, 8 here), and uses 8 / 14 on CIFAR too.
     """
-    return _moved(data, Affine("translation", half_range=_pair(half_range)), seed=seed, stream=2)
+    return _moved(
+        data, Affine("translation", half_range=(half_range, half_range)), seed=seed, stream=2
+    )
 
 
 def scaled(data: DataSet, log_half_range: float, *, seed: int) -> DataSet:
@@ -231,10 +233,6 @@ def scaled(data: DataSet, log_half_range: float, *, seed: int) -> DataSet:
     half_range = tuple(log_half_range if name == "scale" else 1.0 for name in names)
     chosen = Affine("affine", half_range=half_range)
     return _moved(data, chosen, seed=seed, stream=3, columns=(names.index("scale"),))
-
-
-def _pair(half_range: float) -> tuple[float, float]:
-    return (half_range, half_range)
 
 
 def _moved(

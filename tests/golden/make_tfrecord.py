@@ -1,8 +1,8 @@
 """Write tests/golden/tfrecord: a set prepared by real TensorFlow, in TFDS's default format.
 
-    python -m venv /tmp/with_tensorflow
-    /tmp/with_tensorflow/bin/pip install tensorflow-cpu tensorflow-datasets importlib_resources
-    /tmp/with_tensorflow/bin/python tests/golden/make_tfrecord.py
+    python -m venv with_tensorflow
+    with_tensorflow/bin/pip install tensorflow-cpu tensorflow-datasets importlib_resources
+    with_tensorflow/bin/python tests/golden/make_tfrecord.py
 
 Never in the project's own environment, which has no TensorFlow. `expected.npz` holds the pictures
 and labels as `tfds.load` gives them. Written with tensorflow 2.21.0, tensorflow-datasets 4.9.10.
