@@ -146,7 +146,11 @@ FIELDS: dict[str, Any] = {
         "translation_half_range": Field(1.0, "half-widths, where half_range is empty", above=0),
         "min_size": Field(0.2, "of crop, share of the picture's side", above=0, high=1),
         "max_size": Field(1.0, "of crop, share of the picture's side", above=0, high=1),
-        "warp": Field("gather", "bilinear sampling", choices=("gather", "map_coordinates")),
+        "warp": Field(
+            "auto",
+            "bilinear sampling; auto: flat on a single CPU device, else gather",
+            choices=("auto", "gather", "flat", "map_coordinates"),
+        ),
         "padding": Field("zeros", "outside the picture", choices=("zeros", "border")),
         "align_corners": Field(value=True, about="pixel-centre rule of the warp"),
     },

@@ -187,7 +187,7 @@ class Transform(abc.ABC):
 class _ByMatrix(Transform):
     """A transform whose pictures are made by `warps.warp`."""
 
-    warp: str = field(default="gather", kw_only=True)
+    warp: str = field(default="auto", kw_only=True)
 
     def __post_init__(self) -> None:
         warps.check_name("warp", self.warp, warps.METHODS)
@@ -218,7 +218,7 @@ class Affine(_ByMatrix):
             shear) or "scales" (scale_x and scale_y instead of scale and stretch).
         half_range: per coordinate: degrees for rotation, half pictures for translations, log for
             scales and shear. Default: 180 degrees, and 1 for all others.
-        warp: "gather" or "map_coordinates".
+        warp: `method` of `warps.warp`.
         padding: "zeros" or "border".
         align_corners: the pixel-centre rule.
 
@@ -323,7 +323,7 @@ class Decoupled(_ByMatrix):
     Args:
         entries: any of a to f; ("b", "d") holds the rotations as b = -d.
         half_range: per entry; default 1 for each.
-        warp: "gather" or "map_coordinates".
+        warp: `method` of `warps.warp`.
         padding: "zeros" or "border".
         align_corners: the pixel-centre rule.
 

@@ -40,12 +40,13 @@ def value_and_gradients(function, images, guide, weights):
 
 
 @rules
-def test_golden_values_and_gradients(padding, align_corners):
+@pytest.mark.parametrize("method", ["gather", "flat"])
+def test_golden_values_and_gradients(method, padding, align_corners):
     name = f"{padding}_{'centres' if align_corners else 'edges'}"
 
     def function(images, matrices):
-        matrices = matrices[:, None]
-        return warps.warp(images, matrices, padding=padding, align_corners=align_corners)
+        options = {"padding": padding, "align_corners": align_corners}
+        return warps.warp(images, matrices[:, None], method=method, **options)
 
     images, matrices = GOLDEN["images"], GOLDEN["matrices"]
     out, _, gradient = value_and_gradients(function, images, matrices, GOLDEN["weights"])
@@ -56,20 +57,21 @@ def test_golden_values_and_gradients(padding, align_corners):
 
 
 @rules
-def test_gather_is_map_coordinates(padding, align_corners):
+def test_gather_and_flat_are_map_coordinates(padding, align_corners):
     rng = np.random.default_rng(0)
     images = rng.normal(size=(3, 6, 9, 2)).astype(np.float32)
     matrices = (np.eye(3) + 0.4 * rng.normal(size=(4, 3, 3, 3))).astype(np.float32)
     weights = rng.normal(size=(4, *images.shape)).astype(np.float32)
     options = {"padding": padding, "align_corners": align_corners}
-    mine, reference = (
+    gather, flat, reference = (
         value_and_gradients(
             partial(warps.warp, method=method, **options), images, matrices, weights
         )
-        for method in warps.METHODS
+        for method in ("gather", "flat", "map_coordinates")
     )
-    for x, y in zip(mine, reference, strict=True):
-        np.testing.assert_allclose(x, y, atol=2e-4)
+    for x, y, z in zip(gather, flat, reference, strict=True):
+        np.testing.assert_allclose(x, z, atol=2e-4)
+        np.testing.assert_allclose(y, z, atol=2e-4)
 
 
 @rules
@@ -104,12 +106,34 @@ def test_quarter_turns_are_rot90_exactly(method, align_corners):
         matrix = matrix @ QUARTER_TURN
 
 
-def test_forward_mode_agrees_with_reverse_mode():
+@pytest.mark.parametrize("method", ["gather", "flat"])
+def test_forward_mode_agrees_with_reverse_mode(method):
     images, matrix = GOLDEN["images"], GOLDEN["matrices"][1]
-    small = partial(warps.warp, images[0, :3, :4, :1])
+    small = partial(warps.warp, images[0, :3, :4, :1], method=method)
     forward, reverse = (jax.jit(jac(small))(matrix) for jac in (jax.jacfwd, jax.jacrev))
     np.testing.assert_allclose(forward, reverse, atol=1e-5)
     assert float(jnp.max(jnp.abs(forward))) > 0.1
+
+
+@pytest.mark.parametrize("method", ["gather", "flat"])
+def test_gradients_broadcast_as_in_numpy(method):
+    rng = np.random.default_rng(4)
+    images = rng.normal(size=(2, 1, 5, 4, 3)).astype(np.float32)
+    matrices = (np.eye(3) + 0.2 * rng.normal(size=(3, 1, 2, 3, 3))).astype(np.float32)
+    weights = rng.normal(size=(3, 2, 2, 5, 4, 3)).astype(np.float32)
+    warp = partial(warps.warp, method=method)
+    small = value_and_gradients(warp, images, matrices, weights)
+    whole = (np.broadcast_to(images, weights.shape), np.broadcast_to(matrices, (3, 2, 2, 3, 3)))
+    wide = value_and_gradients(warp, *whole, weights)
+    np.testing.assert_allclose(small[0], wide[0], atol=1e-6)
+    np.testing.assert_allclose(small[1], wide[1].sum((0, 2))[:, None], atol=1e-4)
+    np.testing.assert_allclose(small[2], wide[2].sum(1, keepdims=True), atol=1e-4)
+    per_image = jax.vmap(partial(jax.grad(lambda i, m: jnp.sum(warp(i, m)), argnums=1)))
+    for image, matrix, gradient in zip(
+        images[:, 0], matrices[0, 0], per_image(images[:, 0], matrices[0, 0]), strict=True
+    ):
+        alone = jax.grad(lambda m, image=image: jnp.sum(warp(image, m)))(matrix)
+        np.testing.assert_allclose(gradient, alone, atol=1e-4)
 
 
 def test_leading_axes_broadcast_as_in_numpy():
@@ -151,8 +175,9 @@ def test_huge_and_infinite_are_outside_and_nan_is_nan():
         assert not bool(jnp.any(warps.valid_mask(away, 4, 5)))
         away[0, 0] = -value
         assert bool(jnp.all(jnp.isfinite(warps.warp(images, away))))
-        gradient = jax.grad(lambda m: jnp.sum(warps.warp(images, m)))(away)
-        assert bool(jnp.all(jnp.isfinite(gradient)))
+        for method in ("gather", "flat"):
+            total = lambda m, method=method: jnp.sum(warps.warp(images, m, method=method))  # noqa: E731
+            assert bool(jnp.all(jnp.isfinite(jax.grad(total)(away))))
     for method in warps.METHODS:
         out = warps.warp(images, np.full((3, 3), np.nan, np.float32), method=method)
         assert bool(jnp.all(jnp.isnan(out)))
@@ -259,7 +284,7 @@ FLOATS, EYE = np.zeros((2, 4, 5, 3), np.float32), np.eye(3, dtype=np.float32)
         (
             lambda: warps.warp(FLOATS, EYE, method="cubic"),
             ValueError,
-            r"method='cubic'.*did you mean one of gather, map_coordinates",
+            r"method='cubic'.*did you mean one of auto, gather, flat, map_coordinates",
         ),
         (
             lambda: warps.warp(FLOATS, EYE, padding="zero"),
