@@ -221,7 +221,10 @@ def test_a_pure_translation_is_no_crop():
         (lambda: Affine("translation", half_range=(1.0, 0.0)), r"wants 2 positive"),
         (lambda: Affine("rotation", half_range=(float("nan"),)), r"half_range=\(nan,\)"),
         (lambda: Affine("rotation", half_range=(float("inf"),)), r"half_range=\(inf,\)"),
-        (lambda: Affine("rotation", warp="nearest"), r"warp='nearest'.*auto, gather, flat, map_coordinates"),
+        (
+            lambda: Affine("rotation", warp="nearest"),
+            r"warp='nearest'.*auto, gather, flat, map_coordinates",
+        ),
         (lambda: Affine("rotation", padding="wrap"), r"padding='wrap'.*zeros, border"),
         (lambda: Crop(padding="wrap"), r"padding='wrap'.*zeros, border"),
         (lambda: Decoupled(("b", "g")), r"entry='g'.*a, b, c, d, e, f"),
