@@ -6,6 +6,7 @@ Mario-Iggy with the paper's flow (experiments/mario_iggy.py:paper), and LeNet on
 size (experiments/mnist.py:cpu): embedding, flow, warp, classifier, gradients, optimizer. Before
 timing, loss and all gradients are compared at the same drawn numbers, and one optimizer update at
 the same gradients. Ours counts more metrics than theirs (norm of the gradient, saturated share).
+`experiments.run` trains with the allocator that is called "keep" here.
 """
 
 import math
@@ -293,4 +294,5 @@ if __name__ == "__main__":
         {"configs": ["mario_iggy:paper", "mnist:cpu"], "train_images": TRAIN_IMAGES},
         sys.argv[1:],
         about="Whole train steps against the same in PyTorch.",
+        allocators="both",
     )

@@ -21,6 +21,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from experiments import build, defaults, evaluate
+from experiments.allocator import keep_freed_memory
 from experiments.command_line import UsageError, check_arguments, leave
 from experiments.progress import Progress
 from experiments.run_folder import RunFolder, environment
@@ -285,6 +286,7 @@ def _main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         leave(UsageError(f"unexpected argument {argv[1]}; write --flag=value."))
     logging.set_verbosity(logging.WARNING)  # orbax tells its life at INFO
+    keep_freed_memory()
     path, _, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
     workdir = _WORKDIR.value or f"runs/{'_'.join(filter(None, (Path(path).stem, variant)))}"
     command = shlex.join(["python", "-m", "experiments.run", *_portable(sys.argv[1:])])

@@ -1,0 +1,27 @@
+"""The C library's allocator, told to keep what is freed."""
+
+import ctypes
+import sys
+
+__all__ = ["keep_freed_memory"]
+
+# mallopt's parameters in glibc's malloc.h, and values that stand for "never" in a C int.
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_NEVER, _TOP = 2**31 - 1, 256 << 20
+
+
+def keep_freed_memory() -> bool:
+    """Let freed memory stay with this process, instead of going back to the system.
+
+    XLA frees the temporaries of a step and asks for them again in the next one; as large blocks
+    they would be mapped afresh every time, and a CPU would spend up to a quarter of a step on page
+    faults (`python -m benchmarks.step --allocator=both`).
+
+    Returns:
+        Whether it was done: on Linux with glibc; elsewhere nothing happens.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is None:
+        return False
+    wanted = ((_MMAP_THRESHOLD, _NEVER), (_TRIM_THRESHOLD, _NEVER), (_TOP_PAD, _TOP))
+    return all([mallopt(parameter, value) for parameter, value in wanted])

@@ -1,0 +1,47 @@
+"""Freed memory stays where the C library lets us ask for it, and nothing happens elsewhere."""
+
+import subprocess
+import sys
+
+import pytest
+
+from experiments.allocator import keep_freed_memory
+
+KEPT_AFTER_FREEING = """
+import sys
+import numpy as np
+from experiments.allocator import keep_freed_memory
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+before = resident()
+block = np.ones(64 << 17)  # 64 MiB
+del block
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator")
+def test_freed_memory_is_kept_only_if_asked() -> None:
+    kept, freed = (
+        int(
+            subprocess.run(
+                [sys.executable, "-c", KEPT_AFTER_FREEING, how],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+        for how in ("keep", "free")
+    )
+    assert kept > 60 << 20
+    assert freed < 10 << 20
+
+
+def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert keep_freed_memory() is False
