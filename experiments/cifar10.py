@@ -4,9 +4,11 @@
     python -m experiments.run --config=experiments/cifar10.py:cpu --workdir=runs/cifar10
 
 Variants: none, the paper's recipe (a GPU); `:cpu`, minutes on two cores; `:smoke`, to see that it
-runs. In the four epochs of `:cpu` the paper's alpha outruns the classifier: averaging loses
-accuracy there, and a recipe that does not is still to be found. The control without augmentation:
---config.distribution.name=identity.
+runs. The control without augmentation: --config.distribution.name=identity.
+
+In the few epochs of `:cpu` the paper's alpha of 0.1 outruns the classifier. On 5,000 images held out
+from training (5 epochs, one without the density; averaged, as it is): 0.03 gave 69.4, 69.7 %; 0.05
+gave 68.3, 69.4 %; 0.1 ran away. 0.1 without that first epoch averaged to 47 % on the test images.
 """
 
 from experiments import defaults, recipes
@@ -27,6 +29,8 @@ def get_config(variant: str = "") -> defaults.Config:
     classifier = config.optimizer.classifier
     classifier.name, classifier.learning_rate, classifier.scalar_fraction = "sgd", 0.1, 0.1
     if variant == "cpu":
-        recipes.two_cores(config, epochs=4, learning_rate=1e-3)
+        recipes.two_cores(config, epochs=6, learning_rate=1e-3)
         config.objective.copies, config.train.batch_size = 1, 128
+        config.objective.burn_in_epochs, config.controller.value = 1, 0.03
+        config.evaluation.rules = ("plain",)  # the code's 300 draws would take as long as an epoch
     return recipes.smoke(config) if variant == "smoke" else config

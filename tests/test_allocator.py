@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,7 @@ def test_freed_memory_is_kept_only_if_asked() -> None:
         int(
             subprocess.run(
                 [sys.executable, "-c", KEPT_AFTER_FREEING, how],
+                cwd=Path(__file__).parents[1],
                 capture_output=True,
                 text=True,
                 check=True,
