@@ -351,7 +351,7 @@ def _gather_jvp(
         dx = jnp.where((x > left) & (x < right), dx, 0.0)
         dy = jnp.where((y > top) & (y < bottom), dy, 0.0)
         corners, r, b = _corners(held_x, held_y)
-        weights = (
+        weights = (  # tangents of those in `_blend`
             -(1.0 - b) * dx - (1.0 - r) * dy,
             (1.0 - b) * dx - r * dy,
             (1.0 - r) * dy - b * dx,
