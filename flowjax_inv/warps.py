@@ -98,8 +98,9 @@ def warp(
         return jnp.zeros(shape, images.dtype)
     if method == "auto":
         single = jax.default_backend() == "cpu" and jax.device_count() == 1
-        small = channels <= _FEW_CHANNELS and images.size < 2**31  # indices are int32
-        method = "flat" if single and small else "gather"
+        # Exported for any batch, the size is no number, and the program is for other devices too.
+        small = isinstance(images.size, int) and images.size < 2**31  # indices are int32
+        method = "flat" if single and small and channels <= _FEW_CHANNELS else "gather"
     return _warp(images, matrices, lead, method, padding, align_corners)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -163,6 +164,19 @@ def test_the_gather_makes_no_copies_of_the_images():
     operands = [line for line in text.splitlines() if " gather[" in line]
     assert len(operands) == 4
     assert "f32[50,3,64,1]" not in text
+
+
+def test_a_batch_of_any_size_is_exported():
+    (n,) = jax.export.symbolic_shape("n")
+    shapes = (
+        jax.ShapeDtypeStruct((n, 6, 6, 1), "float32"),
+        jax.ShapeDtypeStruct((3, 3), "float32"),
+    )
+    exported = jax.export.export(jax.jit(warps.warp))(*shapes)
+    images = np.random.default_rng(5).normal(size=(2, 6, 6, 1)).astype(np.float32)
+    np.testing.assert_array_equal(
+        exported.call(images, QUARTER_TURN), np.rot90(images, axes=(1, 2))
+    )
 
 
 def test_huge_and_infinite_are_outside_and_nan_is_nan():
