@@ -30,6 +30,7 @@ __all__ = [
 
 RESULTS = Path(__file__).with_name("results")
 OURS = "flowjax_inv"  # its name among the calls that are compared
+_PAUSE_SECONDS, _WARM_SECONDS = 0.005, 0.015  # before a timed call: nothing, then untimed calls
 
 # How the C library hands out large blocks; it reads this once, when a process starts. "system":
 # as it is, every large temporary is mapped afresh, page by page. "keep": freed memory is kept.
@@ -47,7 +48,7 @@ Call = Callable[[], object]
 
 
 def measure(calls: Mapping[str, Call], *, repeats: int) -> dict[str, list[float]]:
-    """Time calls in turns: `repeats` rounds, every call once a round, another one first each time.
+    """Time calls in turns: `repeats` rounds, every call timed once, another one first each time.
 
     Args:
         calls: name -> function; it must return only when its result is there.
@@ -63,8 +64,14 @@ def measure(calls: Mapping[str, Call], *, repeats: int) -> dict[str, list[float]
     for turn in range(repeats):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
-            # Once untimed: the library before still has threads waiting and the cache full.
-            calls[name]()
+            # As in a loop of its own: the threads of the library before, which wait for work by
+            # spinning, get time to fall asleep, and the cache time to fill.
+            time.sleep(_PAUSE_SECONDS)
+            start = time.perf_counter()
+            while True:
+                calls[name]()
+                if time.perf_counter() - start > _WARM_SECONDS:
+                    break
             start = time.perf_counter()
             calls[name]()
             seconds[name].append(time.perf_counter() - start)

@@ -16,7 +16,8 @@ from benchmarks import timing
 ROOT = Path(__file__).parents[1]
 
 
-def test_calls_alternate_and_each_is_warm() -> None:
+def test_calls_alternate_and_each_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_WARM_SECONDS", -1.0)  # one untimed call each
     order: list[str] = []
 
     def call(name: str) -> Callable[[], None]:
