@@ -166,6 +166,16 @@ def test_learning_curves_leave_out_originals_that_do_not_count() -> None:
     assert [len(np.asarray(line.get_xdata())) for line in losses.lines] == [5, 1]
 
 
+def test_learning_curves_have_no_entropy_in_the_burn_in() -> None:
+    metrics: list[dict[str, float]] = [
+        {"epoch": i, "entropy": -1.0, "alpha": 0.1} for i in range(5)
+    ]
+    metrics[0] |= {"entropy": 0.0, "alpha": 0.0}
+    metrics[4]["entropy"] = 0.0  # measured: alpha is not 0
+    entropy = figures.learning_curves(metrics, RESULTS).axes[1].lines[0]
+    np.testing.assert_array_equal(np.asarray(entropy.get_xdata()), [1, 2, 3, 4])
+
+
 # --- the page
 
 

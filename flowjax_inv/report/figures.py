@@ -75,6 +75,8 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
         values = scale * _column(metrics, key)
         if key == "cross_entropy_original":
             values[values == 0] = np.nan  # an objective without the originals logs 0
+        if key == "entropy":  # burn-in, where nothing is sampled, logs 0 for it and for alpha
+            values[(values == 0) & (_column(metrics, "alpha") == 0)] = np.nan
         kept = np.isfinite(values) & np.isfinite(epochs)
         if not kept.any():
             return
