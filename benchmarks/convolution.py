@@ -2,7 +2,7 @@
 
     python -m benchmarks.convolution [--quick]
 
-Each layer of SimpleConv (the toy experiments') and of LeNet: forward, gradient of the input,
+Each layer of SimpleConv at the width of Mario-Iggy and of LeNet: forward, gradient of the input,
 gradient of the kernel. "product" is XLA's own matrix product of as many multiplications, on patches
 that lie ready in memory: where it is slower than PyTorch's whole convolution, no way of writing the
 convolution in XLA's products can be as fast.
@@ -22,10 +22,10 @@ from flowjax_inv.convolutions import convolve, convolve_patches
 
 # Images, side, channels in, channels out, kernel, padding.
 LAYERS = {
-    "SimpleConv 1": (128, 32, 3, 16, 3, 1),
-    "SimpleConv 2": (128, 32, 16, 32, 3, 1),
-    "SimpleConv 3": (128, 16, 32, 64, 3, 1),
-    "SimpleConv 4": (128, 8, 64, 128, 3, 1),
+    "SimpleConv 1": (128, 32, 3, 8, 3, 1),
+    "SimpleConv 2": (128, 32, 8, 16, 3, 1),
+    "SimpleConv 3": (128, 16, 16, 32, 3, 1),
+    "SimpleConv 4": (128, 8, 32, 64, 3, 1),
     "LeNet 1": (1280, 28, 1, 6, 5, 0),
     "LeNet 2": (1280, 12, 6, 16, 3, 0),
     "LeNet 3": (1280, 5, 16, 120, 5, 0),

@@ -3,10 +3,13 @@
     python -m benchmarks.warp [--quick]
 
 Training needs the derivative in the matrices (boxes), not in the images: both sides take that one.
+Beside it, as gather_ms, our own time with `method="gather"`.
 """
 
+import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -63,16 +66,18 @@ def _rows(
     images, pull = _pictures(size), np.random.default_rng(0).normal(size=size).astype(np.float32)
     ours_in = jax.device_put((images, guide, pull))
 
-    @jax.jit
-    def gradient(images: jax.Array, guide: jax.Array, pull: jax.Array) -> Any:
-        out, back = jax.vjp(lambda guide: ours(images, guide), guide)
+    @partial(jax.jit, static_argnums=0)
+    def gradient(warp: Any, images: jax.Array, guide: jax.Array, pull: jax.Array) -> Any:
+        out, back = jax.vjp(lambda guide: warp(images, guide), guide)
         return out, back(pull)[0]
 
-    forward = jax.jit(ours)
+    forward, by_gather = jax.jit(ours), partial(warps.warp, method="gather")
     calls: tuple[dict[str, Any], dict[str, Any]] = (
         {timing.OURS: lambda: jax.block_until_ready(forward(*ours_in[:2]))},
-        {timing.OURS: lambda: jax.block_until_ready(gradient(*ours_in))},
+        {timing.OURS: lambda: jax.block_until_ready(gradient(ours, *ours_in))},
     )
+    if kind == "affine":
+        calls[1]["gather"] = lambda: jax.block_until_ready(gradient(by_gather, *ours_in))
     for name, layout in LAYOUTS.items():
         batch, cotangent = (
             torch.from_numpy(array).permute(0, 3, 1, 2).contiguous(memory_format=layout)
@@ -94,20 +99,23 @@ def _rows(
 
         calls[0][name], calls[1][name] = torch_forward, torch_gradient
 
-    out, slope = gradient(*ours_in)
+    out, slope = gradient(ours, *ours_in)
     torch_out, torch_slope = calls[1]["torch NCHW"]()
     values = timing.difference(out, torch_out.permute(0, 2, 3, 1), 1e-4, f"{kind} {size}, values")
     if kind == "affine":
         slope = slope[:, :2]
     slopes = timing.difference(slope, torch_slope, 1e-4, f"{kind} {size}, d/dtheta")
     label = f"{kind} {'x'.join(map(str, size))}"
-    return [
-        timing.compare(timing.measure(call, repeats=repeats)) | {"work": work, "difference": d}
-        for call, work, d in (
-            (calls[0], f"{label} forward", values),
-            (calls[1], f"{label} forward + d/dtheta", slopes),
-        )
-    ]
+    rows = []
+    for call, work, d in (
+        (calls[0], f"{label} forward", values),
+        (calls[1], f"{label} forward + d/dtheta", slopes),
+    ):
+        seconds = timing.measure(call, repeats=repeats)
+        gather = seconds.pop("gather", None)
+        row = timing.compare(seconds) | {"work": work, "difference": d}
+        rows.append(row | ({"gather_ms": statistics.median(gather) * 1e3} if gather else {}))
+    return rows
 
 
 def _all_rows(repeats: int) -> list[timing.Row]:

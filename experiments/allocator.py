@@ -14,8 +14,8 @@ def keep_freed_memory() -> bool:
     """Let freed memory stay with this process, instead of going back to the system.
 
     XLA frees the temporaries of a step and asks for them again in the next one; as large blocks
-    they would be mapped afresh every time, and a CPU would spend up to a quarter of a step on page
-    faults (`python -m benchmarks.step --allocator=both`).
+    they would be mapped afresh every time, page by page: a fifth of a step of Mario-Iggy on two CPU
+    cores (`python -m benchmarks.step`).
 
     Returns:
         Whether it was done: on Linux with glibc; elsewhere nothing happens.

@@ -127,7 +127,7 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
         alpha.set(title="Alpha: weight of the entropy in the loss", ylabel="alpha (no unit)")
         if alpha.lines:
             # Room above: a constant alpha would lie on the frame.
-            alpha.set_ylim(0, 1.15 * alpha.dataLim.ymax)
+            alpha.set_ylim(0, 1.15 * alpha.dataLim.ymax or 1.0)
 
     for panel in panels:
         panel.grid(alpha=0.25)
