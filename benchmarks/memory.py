@@ -38,7 +38,7 @@ def measure(config_file: str, copies: int, chunk: int) -> dict[str, float]:
     classifier = build.network(config, "classifier", classes=10)
     distribution = build.distribution(config, transform, classes=10)
     optimizer = build.optimizer(config, total_steps=100, steps_per_epoch=10)
-    controller = build.controller(config, total_steps=100)
+    controller = build.controller(config, total_steps=100, steps_per_epoch=100)
     place = build.placement(config)
     images = np.random.default_rng(0).integers(0, 256, (batch, size, size, channels), np.uint8)
     labels = np.zeros(batch, np.int32)

@@ -175,7 +175,7 @@ def _row(
     distribution = build.distribution(config, transform, classes=classes)
     objective = build.objective(config, distribution)
     optimizer = build.optimizer(config, total_steps=STEPS, steps_per_epoch=PER_EPOCH)
-    controller = build.controller(config, total_steps=STEPS)
+    controller = build.controller(config, total_steps=STEPS, steps_per_epoch=PER_EPOCH)
     batch = config.train.batch_size
     state = training.init_state(
         classifier,

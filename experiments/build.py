@@ -6,6 +6,7 @@ line in a table here. A class receives those fields of its section of the config
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,8 +20,9 @@ from flowjax_inv.data import sprites, stored, variants
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet
 from flowjax_inv.distributions.base import ConditionalDistribution
-from flowjax_inv.distributions.box import Identity
+from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
 from flowjax_inv.distributions.flow import Flow
+from flowjax_inv.distributions.gaussian import ConditionalGaussian
 from flowjax_inv.placement import Placement
 from flowjax_inv.training import Controller, Objective
 
@@ -54,11 +56,19 @@ TRANSFORMS = {
     "decoupled": transforms.Decoupled,
     "crop": transforms.Crop,
 }
-DISTRIBUTIONS = {"identity": Identity, "flow": Flow}
+DISTRIBUTIONS = {
+    "identity": Identity,
+    "fixed": Fixed,
+    "augerino": Augerino,
+    "instaaug": InstaAug,
+    "gaussian": ConditionalGaussian,
+    "flow": Flow,
+}
 CONTROLLERS = {
     "constant": controllers.Constant,
     "ramp": controllers.Ramp,
     "band": controllers.EntropyBand,
+    "patient_band": controllers.PatientBand,
 }
 
 
@@ -148,20 +158,27 @@ def distribution(
     cls = _look_up(DISTRIBUTIONS, config.distribution.name, "distribution.name")
     fields = _fields(cls, config.distribution) | {"dim": chosen.dim}
     declared = {field.name for field in dataclasses.fields(cls)}
-    if "periodic" in declared:
-        fields["periodic"] = chosen.periodic
+    of_transform = {
+        "periodic": chosen.periodic,
+        "scales": tuple(
+            math.radians(h) if unit == "degrees" else h
+            for h, unit in zip(chosen.half_range, chosen.units, strict=True)
+        ),
+        "anchor": tuple(chosen.identity.tolist()),
+    }
+    fields |= {name: value for name, value in of_transform.items() if name in declared}
     if "embed" in declared:
         fields["embed"] = network(config, "embedding", classes=classes)
     return cls(**fields)
 
 
-def controller(config: Config, *, total_steps: int) -> Controller:
+def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> Controller:
     """Return the controller of alpha of `config.controller`."""
     cls = _look_up(CONTROLLERS, config.controller.name, "controller.name")
     fields = _fields(cls, config.controller)
-    if "steps" in {field.name for field in dataclasses.fields(cls)}:
-        fields["steps"] = total_steps
-    return cls(**fields)
+    declared = {field.name for field in dataclasses.fields(cls)}
+    counts = {"steps": total_steps, "every": steps_per_epoch}
+    return cls(**fields | {name: count for name, count in counts.items() if name in declared})
 
 
 def objective(config: Config, chosen: ConditionalDistribution) -> Objective:

@@ -157,7 +157,25 @@ FIELDS: dict[str, Any] = {
     "classifier": _network("simple_conv", features=0, width=32),
     "embedding": _network("simple_conv", features=32, width=8),
     "distribution": {
-        "name": Field("flow", "method", choices=("identity", "flow")),
+        "name": Field(
+            "flow",
+            "method",
+            choices=("identity", "fixed", "augerino", "instaaug", "gaussian", "flow"),
+        ),
+        "box_low": Field((-1.0,), "of fixed: one number, or one per coordinate", low=-1, high=1),
+        "box_high": Field((1.0,), "of fixed: one number, or one per coordinate", low=-1, high=1),
+        "bonus": Field(
+            "paper",
+            "of augerino, instaaug: what alpha rewards",
+            choices=("paper", "code", "entropy"),
+        ),
+        "start_half_range": Field(
+            (0.1,),
+            "of augerino, instaaug: share of the box, one or per coordinate",
+            above=0,
+            high=1,
+        ),
+        "covariance": Field("diagonal", "of gaussian", choices=("diagonal", "full")),
         "bijection": Field("coupling", "paper: coupling", choices=("coupling", "spline")),
         "layers": Field(12, "couplings or splines; Mario-Iggy in the paper: 4", low=1),
         "width": Field(64, "of the conditioners' hidden layers; the code: 32", low=1),
@@ -193,8 +211,8 @@ FIELDS: dict[str, Any] = {
         "burn_in_epochs": Field(0, "of the classifier alone, the density frozen", low=0),
     },
     "controller": {
-        "name": Field("constant", "of alpha", choices=("constant", "ramp", "band")),
-        "value": Field(0.3, "alpha of constant", low=0),
+        "name": Field("constant", "of alpha", choices=("constant", "ramp", "band", "patient_band")),
+        "value": Field(0.3, "alpha of constant; the first of patient_band", low=0),
         "start": Field(0.4, "alpha of ramp, at the first step", above=0),
         "end": Field(0.6, "alpha of ramp, at the last step", above=0),
         "low": Field(0.0, "of the band of the train entropy, nats"),
@@ -207,6 +225,9 @@ FIELDS: dict[str, Any] = {
         "k_d": Field(0.01, "derivative gain", low=0),
         "integral_start": Field(10.0, "first integral; alpha starts near k_i times it"),
         "decay": Field(0.9, "of the moving averages", low=0, high=1),
+        "factor": Field(1.2, "of patient_band: on alpha, once per epoch", above=1),
+        "tolerance": Field(0.005, "of patient_band: nats per epoch that count as coming back"),
+        "most_factors": Field(50, "of patient_band: how far alpha may move", low=1),
     },
     "optimizer": {"classifier": _optimizer(), "distribution": _optimizer()},
     "train": {

@@ -111,7 +111,7 @@ def _restore(
             distribution,
             # How long the schedules are does not show in the state.
             build.optimizer(config, total_steps=1, steps_per_epoch=1),
-            build.controller(config, total_steps=1),
+            build.controller(config, total_steps=1, steps_per_epoch=1),
             jnp.zeros((1, *image_shape), jnp.uint8),
             key=jax.random.key(config.seed),
         )

@@ -72,7 +72,7 @@ def train_and_evaluate(
     total = per_epoch * config.train.epochs
     burn_in = per_epoch * config.objective.burn_in_epochs
     optimizer = build.optimizer(config, total_steps=total, steps_per_epoch=per_epoch)
-    controller = build.controller(config, total_steps=total - burn_in)
+    controller = build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch)
 
     folder = RunFolder(workdir)
     stored = folder.read_json("config.json")

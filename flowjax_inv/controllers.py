@@ -10,7 +10,14 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Constant", "EntropyBand", "EntropyBandState", "Ramp"]
+__all__ = [
+    "Constant",
+    "EntropyBand",
+    "EntropyBandState",
+    "PatientBand",
+    "PatientBandState",
+    "Ramp",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,3 +179,77 @@ class EntropyBand:
         inner = 0.5 * distance * jnp.abs(distance) / max(half, 1e-6)
         outer = jnp.sign(distance) * (jnp.abs(distance) - 0.5 * half)
         return jnp.where(jnp.abs(distance) <= half, inner, outer)
+
+
+class PatientBandState(flax.struct.PyTreeNode):
+    """State of `PatientBand`: scalars."""
+
+    total: jax.Array  # sum of the entropies since the last decision, nats
+    count: jax.Array  # their number
+    last: jax.Array  # mean entropy at the last decision
+    side: jax.Array  # -1 below the band, 0 inside, 1 above, at the last decision
+    level: jax.Array  # alpha = value * factor ** level
+
+
+@dataclasses.dataclass(frozen=True)
+class PatientBand:
+    """Hold the train entropy in a band by a factor on alpha, once in `every` updates.
+
+    Below [low, high]: alpha *= factor; above: alpha /= factor; inside: nothing. Nothing is done
+    either by the first decision on a side, or while the entropy comes back by more than `tolerance`
+    from one decision to the next.
+
+    Attributes:
+        value: first alpha > 0.
+        low, high: band of the mean entropy in the unit box, nats.
+        every: updates between decisions; the steps of an epoch.
+        factor: > 1.
+        tolerance: nats.
+        most_factors: how many factors alpha may move either way.
+
+    Raises:
+        ValueError: if low > high, or factor is not above 1.
+    Source: InstaAug's code (scheduler.py), which looks at the entropy of the *test* set.
+    """
+
+    value: float
+    low: float
+    high: float
+    every: int = 1
+    factor: float = 1.2
+    tolerance: float = 0.005
+    most_factors: int = 50
+
+    def __post_init__(self) -> None:
+        """Refuse a band upside down, and a factor that would turn it round."""
+        if not self.low <= self.high:
+            raise ValueError(f"band is [{self.low}, {self.high}]; low must not exceed high.")
+        if not self.factor > 1:
+            raise ValueError(f"factor is {self.factor}; want above 1.")
+
+    def init(self) -> PatientBandState:
+        """Return the first state, inside the band."""
+        zero, whole = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
+        return PatientBandState(total=zero, count=whole, last=zero, side=whole, level=whole)
+
+    def alpha(self, state: PatientBandState) -> jax.Array:
+        """Return alpha in force."""
+        return self.value * jnp.float32(self.factor) ** state.level
+
+    def update(self, state: PatientBandState, entropy: jax.Array) -> PatientBandState:
+        """Return the state after seeing the entropy of one train batch."""
+        total, count = state.total + entropy, state.count + 1
+        mean = total / count
+        side = jnp.where(mean < self.low, -1, jnp.where(mean > self.high, 1, 0))
+        returning = (mean - state.last) * -side > self.tolerance
+        act = (side != 0) & (side == state.side) & ~returning
+        level = jnp.clip(state.level - act * side, -self.most_factors, self.most_factors)
+        decided = PatientBandState(
+            total=jnp.zeros_like(total),
+            count=jnp.zeros_like(count),
+            last=mean,
+            side=side.astype(state.side.dtype),
+            level=level.astype(state.level.dtype),
+        )
+        waiting = state.replace(total=total, count=count)
+        return jax.tree.map(lambda a, b: jnp.where(count >= self.every, a, b), decided, waiting)

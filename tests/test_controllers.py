@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv.controllers import Constant, EntropyBand
+from flowjax_inv.controllers import Constant, EntropyBand, PatientBand
 
 
 def _run(controller: EntropyBand, respond, steps: int):
@@ -47,6 +47,41 @@ def test_errors_have_the_sign_that_raises_alpha_when_entropy_is_low(error, expec
     controller = EntropyBand(low=1.0, high=3.0, error=error)
     got = [float(controller._error(jnp.float32(entropy))) for entropy in (0.0, 1.75, 3.0)]
     np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_patient_band_acts_as_instaaug_does() -> None:
+    """As its scheduler would: a first epoch outside waits, and so does a returning one."""
+    controller = PatientBand(value=0.2, low=3.0, high=3.5, every=2)
+    state, update = controller.init(), jax.jit(controller.update)
+    factors, previous = [], 0.2
+    for entropy in (1.23, 1.23, 1.23, 1.30, 1.302, 3.2, 2.9, 2.9, 3.6, 3.6, 3.59):
+        state = update(state, jnp.float32(entropy - 0.2))  # two steps are an epoch
+        assert float(controller.alpha(state)) == pytest.approx(previous)
+        state = update(state, jnp.float32(entropy + 0.2))
+        factors.append(float(controller.alpha(state)) / previous)
+        previous = float(controller.alpha(state))
+    expected = [1, 1.2, 1.2, 1, 1.2, 1, 1, 1.2, 1, 1 / 1.2, 1]
+    np.testing.assert_allclose(factors, expected, rtol=1e-5)
+
+
+def test_patient_band_moves_alpha_by_so_many_factors_at_most() -> None:
+    controller = PatientBand(value=0.2, low=0.0, high=1.0, most_factors=3)
+    state = controller.init()
+    for _ in range(10):
+        state = controller.update(state, jnp.float32(-1.0))
+    assert float(controller.alpha(state)) == pytest.approx(0.2 * 1.2**3, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"low": 2, "high": 1}, r"band is \[2, 1\]; low must not exceed high"),
+        ({"low": 0, "high": 1, "factor": 1.0}, "factor is 1.0; want above 1"),
+    ],
+)
+def test_patient_band_refusals(fields, text) -> None:
+    with pytest.raises(ValueError, match=text):
+        PatientBand(value=0.2, **fields)
 
 
 def test_constant() -> None:

@@ -11,13 +11,18 @@ from laws_distributions import Case, Pixels, case
 
 from flowjax_inv.distributions.base import ConditionalDistribution, bounded, unbounded
 from flowjax_inv.distributions.bases import GaussianMixture, UniformBox
-from flowjax_inv.distributions.box import Identity
+from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
 from flowjax_inv.distributions.flow import Flow
+from flowjax_inv.distributions.gaussian import ConditionalGaussian
 
 
 def flow(dim: int, **fields: Any) -> ConditionalDistribution:
     few: dict[str, Any] = {"layers": 3, "width": 8, "start_scale": 0.5, "components": 3}
     return Flow(dim=dim, embed=Pixels(), **few | fields)
+
+
+def gaussian(dim: int, **fields: Any) -> ConditionalDistribution:
+    return ConditionalGaussian(dim=dim, embed=Pixels(), start_scale=0.5, **fields)
 
 
 CASES = {
@@ -43,6 +48,13 @@ CASES = {
         circular_shift=True,
         layers=2,
     ),  # fmt: skip
+    "fixed_2": lambda: Fixed(dim=2, box_low=(-0.5, 0.0), box_high=(0.25, 1.0)),
+    "augerino_2": lambda: Augerino(dim=2, start_half_range=(0.3, 0.8)),
+    "augerino_off_centre_1": lambda: Augerino(dim=1, anchor=(0.7,), start_half_range=(0.5,)),
+    "instaaug_2": lambda: InstaAug(dim=2, embed=Pixels(), start_half_range=(0.4,)),
+    "gaussian_2": lambda: gaussian(2),
+    "gaussian_full_2": lambda: gaussian(2, covariance="full"),
+    "gaussian_full_3": lambda: gaussian(3, covariance="full"),
 }
 # The gradient law needs samples whose gradient is exact: a mixture of several components has only
 # the straight-through one (see below), and 3-d quadrature is too coarse for differences.
@@ -53,11 +65,23 @@ GRADIENT_CASES = {
     "coupling_box_2": lambda: flow(2, base="box", start_scale=0.2),
     "spline_1": CASES["spline_1"],
     "spline_box_2": lambda: flow(2, bijection="spline", base="unit_box", bins=5),
+    # In one dimension, where the grid is fine enough for edges that move by little.
+    "augerino_1": lambda: Augerino(dim=1, start_half_range=(0.4,)),
+    "instaaug_1": lambda: InstaAug(dim=1, embed=Pixels(), start_half_range=(0.4,)),
+    "gaussian_full_2": CASES["gaussian_full_2"],
 }
 
 
 # One of each family for the fast loop; the others compile for minutes.
-FAST = ("coupling_2", "spline_1", "coupling_box_2")
+FAST = (
+    "coupling_2",
+    "spline_1",
+    "coupling_box_2",
+    "fixed_2",
+    "augerino_2",
+    "instaaug_2",
+    "gaussian_full_2",
+)
 
 
 def _marked(names):
@@ -78,7 +102,8 @@ def test_law(each: Case, law) -> None:
 
 @pytest.mark.parametrize("name", _marked(GRADIENT_CASES))
 def test_gradient(name: str) -> None:
-    step = 0.03 if name == "coupling_box_2" else 0.004
+    edged = ("coupling_box_2", "augerino_1", "instaaug_1")
+    step = 0.03 if name in edged else 0.004
     laws.gradient_is_that_of_the_expectation(case(name, GRADIENT_CASES[name]()), step)
 
 
@@ -134,6 +159,100 @@ def test_identity_is_a_point_at_zero() -> None:
     assert density.log_prob(jnp.full((3, 3), 0.1)).max() == -np.inf
     assert module.regularizer(density, log_prob) == 0
     assert not module.has_density
+
+
+def applied(module: ConditionalDistribution, images: jax.Array = laws.IMAGES) -> Any:
+    return module.apply(module.init(jax.random.key(0), images), images)
+
+
+def bonus(module: ConditionalDistribution) -> float:
+    density = applied(module)
+    _, log_prob = density.sample_and_log_prob(seed=jax.random.key(0), sample_shape=(7,))
+    return float(module.regularizer(density, log_prob))
+
+
+def test_a_fixed_box_is_the_same_for_every_image_and_rewards_nothing() -> None:
+    module = Fixed(dim=2, box_low=(-0.5,), box_high=(0.5, 1.0))
+    density = applied(module)
+    theta = density.sample(seed=jax.random.key(0), sample_shape=(4_000,))
+    np.testing.assert_allclose(theta.min(0), [[-0.5, -0.5]] * 3, atol=2e-3)
+    np.testing.assert_allclose(theta.max(0), [[0.5, 1.0]] * 3, atol=2e-3)
+    assert not module.init(jax.random.key(0), laws.IMAGES)
+    assert bonus(module) == 0
+
+
+def test_augerino_starts_and_is_rewarded_as_its_fields_say() -> None:
+    """Half-ranges 0.25 and 0.5 of scales pi and 2: widths pi / 2 and 2."""
+    fields: Any = {"start_half_range": (0.25, 0.5), "scales": (np.pi, 2.0)}
+    paper, code, nats = (Augerino(dim=2, bonus=b, **fields) for b in ("paper", "code", "entropy"))
+    theta = applied(paper).sample(seed=jax.random.key(0), sample_shape=(4_000,))
+    np.testing.assert_allclose(jnp.abs(theta).max(0), [[0.25, 0.5]] * 3, atol=1e-3)
+    assert bonus(paper) == pytest.approx(-((np.pi / 4) ** 2 + 1.0), rel=1e-5)
+    assert bonus(code) == pytest.approx(-np.hypot(np.pi / 2, 2.0), rel=1e-5)
+    assert bonus(nats) == pytest.approx(-np.log(0.5 * 1.0), rel=1e-5)
+
+
+def test_the_reward_of_augerinos_code_ends_at_its_cut_off() -> None:
+    assert bonus(Augerino(dim=1, bonus="code", start_half_range=(0.5,), scales=(11.0,))) == 0
+    assert bonus(Augerino(dim=1, bonus="code", start_half_range=(0.5,), scales=(9.0,))) == -9.0
+
+
+def test_instaaug_is_not_symmetric_and_its_code_counts_half_widths() -> None:
+    module = InstaAug(dim=1, embed=Pixels(), bonus="code", scales=(np.pi,))
+    variables = module.init(jax.random.key(0), laws.IMAGES)
+    limits = -np.log(1 / np.array([[0.2], [0.6]]) - 1)  # as sigmoid's argument
+    variables["params"]["half_ranges"] = jnp.asarray(limits, jnp.float32)
+    variables["params"]["half_ranges_projection"]["kernel"] *= 0.0
+    density: Any = module.apply(variables, laws.IMAGES)
+    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(0), sample_shape=(4_000,))
+    np.testing.assert_allclose([theta.min(), theta.max()], [-0.2, 0.6], atol=2e-3)
+    np.testing.assert_allclose(log_prob, -np.log(0.8), atol=1e-3)
+    assert float(module.regularizer(density, log_prob)) == pytest.approx(-0.8 * np.pi, rel=1e-3)
+
+
+@pytest.mark.parametrize("cls", [Augerino, InstaAug])
+def test_a_range_always_holds_what_does_nothing(cls: Any) -> None:
+    """Crops do nothing at the size 1, the edge of the box: the range reaches down from there."""
+    embed: Any = {"embed": Pixels()} if cls is InstaAug else {}
+    module = cls(dim=2, anchor=(0.0, 1.0), start_half_range=(0.1, 0.3), **embed)
+    theta = case("anchored", module, 0.1).density().sample(
+        seed=jax.random.key(0), sample_shape=(4_000,)
+    )  # fmt: skip
+    assert float(theta[..., 1].max()) == pytest.approx(1.0, abs=2e-3)
+    assert float(theta[..., 1].min()) > 0
+    assert float(theta.max()) <= 1
+
+
+def test_full_gaussian_correlates_and_diagonal_does_not() -> None:
+    def correlation(covariance: str) -> np.ndarray:
+        density = case(covariance, gaussian(2, covariance=covariance), 0.6).density()
+        z = np.arctanh(np.asarray(density.sample(seed=jax.random.key(2), sample_shape=(4_000,))))
+        return np.array([np.corrcoef(z[:, image].T)[0, 1] for image in range(3)])
+
+    assert np.abs(correlation("diagonal")).max() < 0.06
+    assert np.abs(correlation("full")).max() > 0.2
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        (Fixed(dim=2, box_low=(0.0,) * 3), "box_low has 3 numbers for 2 coordinates; give one"),
+        (Fixed(dim=1, box_low=(0.5,), box_high=(0.5,)), "want -1 <= low < high <= 1"),
+        (Fixed(dim=1, box_high=(1.5,)), "want -1 <= low < high <= 1"),
+        (Augerino(dim=1, start_half_range=(1.0,)), "start_half_range=.*above 0.0001 and below 1"),
+        (gaussian(2, covariance="round"), 'covariance is "round"; allowed: diagonal, full'),
+    ],
+)
+def test_refusals(module: ConditionalDistribution, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        applied(module)
+
+
+@pytest.mark.parametrize("cls", [Augerino, InstaAug])
+def test_unknown_bonus_is_refused(cls: Any) -> None:
+    embed: Any = {"embed": Pixels()} if cls is InstaAug else {}
+    with pytest.raises(ValueError, match='bonus is "volume"; allowed: paper, code, entropy'):
+        bonus(cls(dim=1, bonus="volume", **embed))
 
 
 def test_circular_density_has_no_step_at_the_seam() -> None:

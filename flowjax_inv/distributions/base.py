@@ -7,7 +7,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-__all__ = ["ConditionalDistribution", "bounded", "draw_noise", "split_key", "unbounded"]
+__all__ = [
+    "ConditionalDistribution",
+    "bounded",
+    "draw_noise",
+    "free_plus_projection",
+    "split_key",
+    "unbounded",
+]
 
 
 class ConditionalDistribution(nn.Module):
@@ -63,6 +70,28 @@ def unbounded(y: jax.Array, low: float, high: float) -> jax.Array:
     """Invert `bounded`, to start a bounded parameter at a stated value inside (low, high)."""
     mid, half = (low + high) / 2, (high - low) / 2
     return mid + half * jnp.arctanh((y - mid) / half)
+
+
+def free_plus_projection(
+    module: nn.Module, name: str, free: jax.Array, embedding: jax.Array, scale: float
+) -> jax.Array:
+    """Return a parameter per image: a learned free value plus a projection of the embedding.
+
+    Args:
+        module: whose parameters `name` and `name_projection` these are; inside its `__call__`.
+        name: of the parameter.
+        free: its first value, any shape.
+        embedding: (N, E).
+        scale: of the projection's first kernel, as a factor on 1 / sqrt(E).
+
+    Returns:
+        (N, *free.shape).
+    Source: flow paper's code.
+    """
+    start = nn.initializers.variance_scaling(scale**2, "fan_in", "truncated_normal")
+    dense = nn.Dense(free.size, kernel_init=start, name=f"{name}_projection", parent=module)
+    projected = dense(embedding)
+    return module.param(name, lambda _: free) + projected.reshape(-1, *free.shape)
 
 
 def _per_row(key: jax.Array) -> bool:

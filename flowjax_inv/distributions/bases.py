@@ -1,4 +1,4 @@
-"""Base densities of the flow: uniform boxes and a Gaussian mixture that trains its weights."""
+"""Densities to build on: uniform boxes, a Gaussian, and a mixture that trains its weights."""
 
 import distrax
 import jax
@@ -7,7 +7,7 @@ import numpy as np
 
 from flowjax_inv.distributions.base import draw_noise, split_key
 
-__all__ = ["GaussianMixture", "UniformBox"]
+__all__ = ["Gaussian", "GaussianMixture", "UniformBox"]
 
 # Relative slack of the support test: a sample that went forward and back through the flow in
 # float32 returns within about 1e-5 of where it was, and must still count as inside.
@@ -56,6 +56,43 @@ class UniformBox(distrax.Distribution):
         width = jnp.exp(self.log_width)
         inside = jnp.all(jnp.abs(value - self.loc) <= width * (0.5 + _SLACK), axis=-1)
         return jnp.where(inside, -jnp.sum(self.log_width, axis=-1), -jnp.inf)
+
+
+class Gaussian(distrax.Distribution):
+    """Multivariate normal: z = loc + L eps, eps ~ N(0, 1).
+
+    Distrax's own draws with one key for all rows; this one takes a key per row as well.
+
+    Args:
+        loc: (N, d).
+        lower: (N, d, d) L, lower triangular with a positive diagonal.
+    """
+
+    def __init__(self, loc: jax.Array, lower: jax.Array):
+        super().__init__()
+        self.loc, self.lower = loc, lower
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """(d,)."""
+        return self.loc.shape[-1:]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """(N,)."""
+        return self.loc.shape[:-1]
+
+    def _sample_n(self, key: jax.Array, n: int) -> jax.Array:
+        noise = draw_noise(jax.random.normal, key, n, self.loc.shape)
+        return self.loc + jnp.einsum("...ij,...j->...i", self.lower, noise)
+
+    def log_prob(self, value: jax.Array) -> jax.Array:
+        """Return the log density of value (..., N, d): (..., N)."""
+        offset = value - self.loc
+        lower = jnp.broadcast_to(self.lower, (*offset.shape, offset.shape[-1]))
+        noise = jax.scipy.linalg.solve_triangular(lower, offset[..., None], lower=True)[..., 0]
+        log_det = jnp.sum(jnp.log(jnp.diagonal(self.lower, axis1=-2, axis2=-1)), axis=-1)
+        return -0.5 * jnp.sum(noise**2 + np.log(2.0 * np.pi), axis=-1) - log_det
 
 
 class GaussianMixture(distrax.Distribution):

@@ -10,7 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from flowjax_inv import bijections
-from flowjax_inv.distributions.base import ConditionalDistribution, bounded, unbounded
+from flowjax_inv.distributions.base import (
+    ConditionalDistribution,
+    bounded,
+    free_plus_projection,
+    unbounded,
+)
 from flowjax_inv.distributions.bases import GaussianMixture, UniformBox
 
 __all__ = ["Flow", "FlowDistribution"]
@@ -186,12 +191,7 @@ class Flow(ConditionalDistribution):
         """Return the base: every parameter a free value plus a projection of the embedding."""
 
         def parameter(name: str, free: jax.Array) -> jax.Array:
-            start = nn.initializers.variance_scaling(
-                self.base_projection_scale**2, "fan_in", "truncated_normal"
-            )
-            projected = nn.Dense(free.size, kernel_init=start, name=f"{name}_projection")(embedding)
-            value = self.param(name, lambda _: free)
-            return value + projected.reshape(-1, *free.shape)
+            return free_plus_projection(self, name, free, embedding, self.base_projection_scale)
 
         start_scale = np.log(self.start_scale)
         if self.base == "unit_box":
