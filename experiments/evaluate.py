@@ -257,15 +257,22 @@ def density_by_pose(
     rotation = theta[..., axis] * transform.half_range[axis]
     half, raw = metrics.half_range_degrees(rotation)
     result = metrics.wrap_degrees(rotation + pose[..., None])
-    outside = jnp.stack(
+
+    def of_each_class(measure: Callable[..., jax.Array], **fields: Any) -> jax.Array:
+        """Measure (classes, poses, ...) of what samples do to poses against a class's arcs."""
+        return jnp.stack(
+            [
+                measure(result[i], jnp.asarray(centres[i]), half_range, **fields)
+                for i in range(classes)
+            ]
+        )
+
+    outside = of_each_class(metrics.outside_share)
+    distance = of_each_class(metrics.kolmogorov_distance)
+    # The classes of one figure are neighbours: up and down.
+    other = jnp.stack(
         [
-            metrics.outside_share(result[i], jnp.asarray(centres[i]), half_range)
-            for i in range(classes)
-        ]
-    )
-    distance = jnp.stack(
-        [
-            metrics.kolmogorov_distance(result[i], jnp.asarray(centres[i]), half_range)
+            1.0 - metrics.outside_share(result[i], jnp.asarray(centres[i ^ 1]), half_range, 0.0)
             for i in range(classes)
         ]
     )
@@ -284,9 +291,24 @@ def density_by_pose(
         "outside_share_mean": float(jnp.mean(outside)),
         "kolmogorov_distance": float(jnp.median(distance)),
         "kolmogorov_distance_worst": float(jnp.max(distance)),
+        "wasserstein_degrees": float(jnp.median(of_each_class(metrics.wasserstein_degrees))),
+        "covered_share": float(jnp.median(of_each_class(metrics.covered_share))),
+        "other_class_share": float(jnp.median(other)),
+        "other_class_share_mean": float(jnp.mean(other)),
         "entropy": float(-jnp.mean(log_prob)),
         "saturated_share": float(edge_share(theta, transform.periodic)),
     }
+    if centres.shape[1] > 1:
+        shares = of_each_class(metrics.mode_shares)
+        error = jnp.abs(shares - 1.0 / centres.shape[1])
+        valley = of_each_class(metrics.valley_ratio)
+        results |= {
+            "mode_share_error": float(jnp.median(jnp.max(error, axis=-1))),
+            "mode_share_error_worst": float(jnp.max(error)),
+            "outside_share_worst": float(jnp.max(outside)),
+            "valley_ratio": float(jnp.median(valley)),
+            "valley_ratio_worst": float(jnp.max(valley)),
+        }
     arrays = {
         "class_names": np.asarray(data.class_names),
         "pose_degrees": pose.astype(np.float32),

@@ -6,15 +6,20 @@ import jax.numpy as jnp
 
 __all__ = [
     "circular_mean_degrees",
+    "covered_share",
     "entropy",
     "half_range_degrees",
     "kolmogorov_distance",
+    "mode_shares",
     "outside_share",
+    "valley_ratio",
+    "wasserstein_degrees",
     "wrap_degrees",
 ]
 
 _LOW, _HIGH = 1.0, 99.0  # percentiles between which a range is measured
 _HELD = (_HIGH - _LOW) / 100.0  # share of a uniform's width between them
+_GRID = 720  # parts of the circle where distributions of angles are compared
 
 
 def wrap_degrees(angle: jax.Array) -> jax.Array:
@@ -95,6 +100,96 @@ def kolmogorov_distance(pose: jax.Array, centres: jax.Array, half_range: float) 
     return jnp.maximum(
         jnp.max(above - expected, axis=-1), jnp.max(expected - (above - 1 / count), axis=-1)
     )
+
+
+def covered_share(
+    pose: jax.Array, centres: jax.Array, half_range: float, *, bins: int = 18, least: float = 0.1
+) -> jax.Array:
+    """Share of the arcs of a class that poses reach.
+
+    Every arc is cut into equal parts; one counts as reached if it holds at least `least` of what a
+    uniform over the arcs would put there.
+
+    Args:
+        pose: (..., S) resulting poses, degrees.
+        centres: (M,) centres of the arcs of the class, degrees.
+        half_range: of every arc, degrees.
+        bins: parts per arc.
+        least: share of the uniform's.
+
+    Returns:
+        (...) share in [0, 1].
+    """
+    modes = centres.shape[-1]
+    offset, nearest = _offsets(pose, centres)
+    part = jnp.floor((offset / (2.0 * half_range) + 0.5) * bins).astype(jnp.int32)
+    inside = (part >= 0) & (part < bins)
+    index = jnp.where(inside, nearest * bins + part, modes * bins)
+    counts = jnp.sum(jax.nn.one_hot(index, modes * bins), axis=-2)
+    return jnp.mean(counts >= least * pose.shape[-1] / (modes * bins), axis=-1)
+
+
+def mode_shares(pose: jax.Array, centres: jax.Array, half_range: float) -> jax.Array:
+    """Share of poses within `half_range` degrees of each centre: (..., S), (M,) -> (..., M)."""
+    near = jnp.abs(wrap_degrees(pose[..., None] - centres)) <= half_range
+    return jnp.mean(near, axis=-2)
+
+
+def valley_ratio(pose: jax.Array, centres: jax.Array, half_range: float) -> jax.Array:
+    """Density of poses halfway between neighbouring arcs over that at the lowest peak.
+
+    Counted in windows of a third of an arc: the fullest of the valleys, over the emptiest of the
+    modes' fullest windows.
+
+    Args:
+        pose: (..., S) resulting poses, degrees.
+        centres: (M,) centres of the arcs, degrees, evenly spaced, M >= 2.
+        half_range: of every arc, degrees.
+
+    Returns:
+        (...) 0: nothing between the modes; 1: no valley; infinite where a mode is empty.
+    """
+    window = half_range / 3.0
+    between = centres + 180.0 / centres.shape[-1]
+    valley = jnp.max(mode_shares(pose, between, window), axis=-1)
+    starts = centres[:, None] + jnp.array([-2.0, 0.0, 2.0]) * window
+    peaks = mode_shares(pose, starts.reshape(-1), window)
+    peak = jnp.min(jnp.max(peaks.reshape(*peaks.shape[:-1], *starts.shape), axis=-1), axis=-1)
+    return valley / peak
+
+
+def wasserstein_degrees(pose: jax.Array, centres: jax.Array, half_range: float) -> jax.Array:
+    """Wasserstein-1 distance on the circle of poses to the uniform over the arcs of a class.
+
+    min_c integral |F_samples(x) - F_true(x) - c| dx over the circle: c, the flow through the point
+    where the circle is cut, is the median of the difference.
+
+    Args:
+        pose: (..., S) resulting poses, degrees.
+        centres: (M,) centres of the arcs, degrees.
+        half_range: of every arc, degrees.
+
+    Returns:
+        (...) degrees.
+    Source: Rabin, Delon, Gousseau, Transportation distances on the circle, 2011.
+    """
+    edges = jnp.arange(1, _GRID + 1) * (360.0 / _GRID) - 180.0
+    wrapped = jnp.sort(wrap_degrees(pose), axis=-1)
+    found = jax.vmap(lambda row: jnp.searchsorted(row, edges, side="right"))(
+        wrapped.reshape(-1, pose.shape[-1])
+    )
+    samples = found.reshape(*pose.shape[:-1], _GRID) / pose.shape[-1]
+    # An arc across +-180 is two pieces; as a sum over turns each is counted where it falls.
+    turns = centres[:, None] + jnp.array([-360.0, 0.0, 360.0])
+    low = turns.reshape(-1) - half_range
+
+    def mass(x: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.clip((x - low) / (2.0 * half_range), 0.0, 1.0)) / centres.shape[-1]
+
+    true = jax.vmap(mass)(edges) - mass(jnp.float32(-180.0))
+    difference = samples - true
+    middle = jnp.median(difference, axis=-1, keepdims=True)
+    return 360.0 * jnp.mean(jnp.abs(difference - middle), axis=-1)
 
 
 def entropy(distribution: distrax.Distribution, *, key: jax.Array, num_samples: int) -> jax.Array:

@@ -56,3 +56,54 @@ def test_wrap_is_half_open() -> None:
     np.testing.assert_allclose(
         metrics.wrap_degrees(jnp.array([180.0, -180.0, 540.0, 10.0])), [-180, -180, -180, 10]
     )
+
+
+@pytest.mark.parametrize("centre", [0.0, 180.0, 77.0])
+def test_wasserstein_distance_of_a_turned_and_of_a_narrower_arc(centre: float) -> None:
+    """Turned by 20 degrees: 20. Half-range 30 instead of 45: the mean of 45 u - 30 u, 7.5."""
+    centres = jnp.array([centre])
+    distances = [
+        metrics.wasserstein_degrees(_uniform(centre + turn, half), centres, 45.0)
+        for turn, half in ((0.0, 45.0), (20.0, 45.0), (0.0, 30.0))
+    ]
+    np.testing.assert_allclose(distances, [0.0, 20.0, 7.5], atol=1.0)
+
+
+def test_wasserstein_distance_agrees_with_scipy_away_from_the_seam() -> None:
+    from scipy import stats
+
+    pose = jax.random.normal(jax.random.key(0), (2, 3, 500)) * 20.0 + 10.0
+    got = metrics.wasserstein_degrees(pose, jnp.zeros(1), 40.0)
+    truth = np.linspace(-40, 40, 4_001)
+    expected = [[stats.wasserstein_distance(row, truth) for row in rows] for rows in pose]
+    np.testing.assert_allclose(got, expected, atol=0.5)
+
+
+def test_wasserstein_distance_of_three_arcs_moves_a_third_by_a_third_of_the_circle() -> None:
+    centres = jnp.array([0.0, 120.0, -120.0])
+    parts = [_uniform(float(c), 30.0, key=i) for i, c in enumerate(centres)]
+    whole = metrics.wasserstein_degrees(jnp.concatenate(parts), centres, 30.0)
+    two = metrics.wasserstein_degrees(jnp.concatenate([*parts[:2], parts[0]]), centres, 30.0)
+    assert float(whole) < 1.5
+    assert float(two) == pytest.approx(40.0, abs=2.0)
+
+
+def test_covered_share_counts_parts_with_enough_poses() -> None:
+    centres = jnp.array([180.0])
+    assert float(metrics.covered_share(_uniform(180, 45), centres, 45.0)) == 1.0
+    # Three times as wide still puts a third of the uniform's poses everywhere on the arc.
+    assert float(metrics.covered_share(_uniform(180, 135), centres, 45.0)) == 1.0
+    assert float(metrics.covered_share(_uniform(180, 22.5), centres, 45.0)) == pytest.approx(
+        0.5, abs=0.06
+    )
+    assert float(metrics.covered_share(_uniform(0, 45), centres, 45.0)) == 0.0
+
+
+def test_shares_and_valleys_of_modes() -> None:
+    centres = jnp.array([0.0, 120.0, -120.0])
+    parts = jnp.concatenate([_uniform(float(c), 30.0, key=i) for i, c in enumerate(centres)])
+    np.testing.assert_allclose(metrics.mode_shares(parts, centres, 30.0), [1 / 3] * 3, atol=1e-3)
+    assert float(metrics.valley_ratio(parts, centres, 30.0)) == 0.0
+    circle = _uniform(0.0, 180.0, count=60_000)
+    assert float(metrics.valley_ratio(circle, centres, 30.0)) == pytest.approx(1.0, abs=0.08)
+    assert np.isnan(metrics.valley_ratio(parts[:8_000], centres, 30.0))
