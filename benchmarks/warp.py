@@ -3,13 +3,15 @@
     python -m benchmarks.warp [--quick]
 
 Training needs the derivative in the matrices (boxes), not in the images: both sides take that one.
-Beside it, as gather_ms, our own time with `method="gather"`.
+Beside it, as gather_ms, our own time with `method="gather"`, and beside the affine values, as
+taps_ms, what XLA takes to read the four taps and sum them with indices and weights that lie ready:
+no way of writing the warp in XLA's gathers can be faster than that.
 """
 
+import functools
 import statistics
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -53,6 +55,31 @@ def _pictures(size: tuple[int, ...]) -> np.ndarray:
     return wave.astype(np.float32)
 
 
+def _taps(images: np.ndarray, matrices: np.ndarray) -> Callable[[], jax.Array]:
+    """Return the call that only reads and sums the four taps of an affine warp."""
+    number, height, width, channels = images.shape
+    y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
+    positions = np.stack([x, y, np.ones_like(x)], axis=-1).reshape(-1, 3) @ matrices[:, :2].mT
+    sides = np.array([width, height])
+    pixel = np.clip((positions + 1) / 2 * (sides - 1), 0, sides - 2.001)
+    first = pixel.astype(np.int32)
+    index = first[..., 1] * width + first[..., 0] + height * width * np.arange(number)[:, None]
+    right, down = np.moveaxis(pixel - first, -1, 0).astype(np.float32)
+    weights = [(1 - down) * (1 - right), (1 - down) * right, down * (1 - right), down * right]
+
+    @jax.jit
+    def read(images: jax.Array, index: jax.Array, weights: list[jax.Array]) -> jax.Array:
+        flat = images.reshape(-1, channels)
+        steps = (0, 1, width, width + 1)
+        taps = [jnp.take(flat, index + step, axis=0, mode="clip") for step in steps]
+        return functools.reduce(
+            jnp.add, [t * w[..., None] for t, w in zip(taps, weights, strict=True)]
+        )
+
+    arguments = jax.device_put((images, index.astype(np.int32), weights))
+    return lambda: jax.block_until_ready(read(*arguments))
+
+
 def _rows(
     kind: str,
     size: tuple[int, ...],
@@ -66,17 +93,18 @@ def _rows(
     images, pull = _pictures(size), np.random.default_rng(0).normal(size=size).astype(np.float32)
     ours_in = jax.device_put((images, guide, pull))
 
-    @partial(jax.jit, static_argnums=0)
+    @functools.partial(jax.jit, static_argnums=0)
     def gradient(warp: Any, images: jax.Array, guide: jax.Array, pull: jax.Array) -> Any:
         out, back = jax.vjp(lambda guide: warp(images, guide), guide)
         return out, back(pull)[0]
 
-    forward, by_gather = jax.jit(ours), partial(warps.warp, method="gather")
+    forward, by_gather = jax.jit(ours), functools.partial(warps.warp, method="gather")
     calls: tuple[dict[str, Any], dict[str, Any]] = (
         {timing.OURS: lambda: jax.block_until_ready(forward(*ours_in[:2]))},
         {timing.OURS: lambda: jax.block_until_ready(gradient(ours, *ours_in))},
     )
     if kind == "affine":
+        calls[0]["taps"] = _taps(images, guide)
         calls[1]["gather"] = lambda: jax.block_until_ready(gradient(by_gather, *ours_in))
     for name, layout in LAYOUTS.items():
         batch, cotangent = (
@@ -112,9 +140,13 @@ def _rows(
         (calls[1], f"{label} forward + d/dtheta", slopes),
     ):
         seconds = timing.measure(call, repeats=repeats)
-        gather = seconds.pop("gather", None)
+        beside = {
+            f"{name}_ms": statistics.median(seconds.pop(name)) * 1e3
+            for name in ("taps", "gather")
+            if name in seconds
+        }
         row = timing.compare(seconds) | {"work": work, "difference": d}
-        rows.append(row | ({"gather_ms": statistics.median(gather) * 1e3} if gather else {}))
+        rows.append(row | beside)
     return rows
 
 

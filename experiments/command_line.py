@@ -8,12 +8,20 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import ml_collections
 
-from experiments.defaults import did_you_mean, flatten
+from experiments.defaults import PLACES, did_you_mean, flatten
 
-__all__ = ["UsageError", "available_configs", "check_arguments"]
+__all__ = [
+    "UsageError",
+    "available_configs",
+    "check_arguments",
+    "leave",
+    "portable",
+    "unknown_field",
+]
 
 
 class UsageError(Exception):
@@ -76,14 +84,38 @@ def check_arguments(arguments: Sequence[str]) -> None:
     for flag in flags:
         name = flag.partition("=")[0].removeprefix("no")
         if name.startswith("config.") and name.removeprefix("config.") not in known:
-            field = name.removeprefix("config.")
-            near = did_you_mean(field, known)
-            if "did you mean" not in near:
-                near = "; the fields are listed in experiments/defaults.py."
-            raise UsageError(f"config has no field {field}{near}")
+            raise unknown_field(name.removeprefix("config."), known)
 
 
-def leave(error: Exception) -> None:
+def unknown_field(field: str, known: list[str]) -> UsageError:
+    """Say that a config has no such field, and which one was meant."""
+    near = did_you_mean(field, known)
+    if "did you mean" not in near:
+        near = "; the fields are listed in experiments/defaults.py."
+    return UsageError(f"config has no field {field}{near}")
+
+
+def portable(arguments: Sequence[str], *, besides: Sequence[str] = ()) -> list[str]:
+    """Drop --workdir and the fields that name places, written with "=" or as two words.
+
+    Args:
+        arguments: of a command, without its name.
+        besides: further flags to drop.
+    """
+    dropped = ("workdir", *besides, *(f"config.{name}" for name in PLACES))
+    kept, skip = [], False
+    for argument in arguments:
+        name, equals, _ = argument.lstrip("-").partition("=")
+        if skip:
+            skip = False
+        elif argument.startswith("-") and name in dropped:
+            skip = not equals
+        else:
+            kept.append(argument)
+    return kept
+
+
+def leave(error: Exception) -> NoReturn:
     """Print one line and exit with status 2."""
     print(f"error: {error}", file=sys.stderr)
     sys.exit(2)

@@ -20,9 +20,17 @@ from flowjax_inv.placement import Placement
 from flowjax_inv.training import edge_share
 from flowjax_inv.transforms import Transform
 
-__all__ = ["RULES", "averaged_accuracies", "density_by_pose", "density_on_images", "make_accuracy"]
+__all__ = [
+    "RULES",
+    "averaged_accuracies",
+    "density_by_pose",
+    "density_on_images",
+    "make_accuracy",
+    "make_arc_shares",
+]
 
-_STREAM_PREDICT, _STREAM_DENSITY = 2, 3  # beside those of training.py
+_STREAM_PREDICT, _STREAM_DENSITY, _STREAM_ARCS = 2, 3, 6  # beside those of training.py
+_ARC_IMAGES = 20  # per class: those whose arcs are followed through training
 
 # How views are chosen for an averaged prediction: the paper's average; its code's rejection of far
 # samples together with the untransformed image.
@@ -72,6 +80,50 @@ def make_accuracy(
         return jnp.asarray(total) / len(split)
 
     return accuracy
+
+
+def make_arc_shares(
+    distribution: ConditionalDistribution,
+    transform: Transform,
+    data: DataSet,
+    config: Config,
+    *,
+    normalization: Normalization,
+    key: jax.Array,
+) -> Callable[[Any], dict[str, jax.Array]] | None:
+    """Return variables -> arc_share_CLASS: how much of the circle a class's images are turned by.
+
+    The mean over the first test images of a class of `metrics.arc_share`, as device scalars; None
+    where there is no rotation over the whole circle, or no density.
+    """
+    if not (distribution.has_density and "rotation" in transform.names):
+        return None
+    axis = transform.names.index("rotation")
+    if transform.half_range[axis] < 180.0:
+        return None
+    classes = len(data.class_names)
+    chosen = [np.flatnonzero(data.test.labels == c)[:_ARC_IMAGES] for c in range(classes)]
+    images = jnp.asarray(data.test.images[np.concatenate(chosen)])
+    sizes = np.array([len(index) for index in chosen])
+    of_class = np.repeat(np.arange(classes), sizes)
+
+    @jax.jit
+    def arcs(variables: Any, images: jax.Array, key: jax.Array) -> list[jax.Array]:
+        density: Any = distribution.apply(variables, normalization(images), train=False)
+        theta = density.sample(seed=key, sample_shape=(config.evaluation.density_samples,))
+        shares = metrics.arc_share(jnp.moveaxis(theta[..., axis], 0, -1) * 180.0)
+        sums = jnp.zeros(classes).at[of_class].add(shares)
+        return list(sums / np.maximum(sizes, 1))
+
+    def measure(variables: Any) -> dict[str, jax.Array]:
+        found = arcs(variables, images, jax.random.fold_in(key, _STREAM_ARCS))
+        return {
+            f"arc_share_{name}": share
+            for name, share, size in zip(data.class_names, found, sizes, strict=True)
+            if size
+        }
+
+    return measure
 
 
 def averaged_accuracies(
@@ -193,6 +245,10 @@ def density_on_images(
     ]
     ranges, entropy = (np.concatenate([np.asarray(p[i]) for p in parts])[:count] for i in (0, 1))
     shown_images = data.test.images[shown]
+    if "rotation" in transform.names:
+        arrays = _turns(distribution, transform, variables, data, section, normalization, key)
+    else:
+        arrays = {}
     results = {
         "entropy": float(entropy.mean()),
         "saturated_share": float(np.mean([float(part[2]) for part in parts])),
@@ -200,7 +256,7 @@ def density_on_images(
         f"half_range_{name}": float(value)
         for name, value in zip(transform.names, ranges.mean(0), strict=True)
     }
-    arrays = {
+    arrays |= {
         "class_names": names,
         "coordinate_names": np.asarray(transform.names),
         "coordinate_units": np.asarray(transform.units),
@@ -213,6 +269,38 @@ def density_on_images(
         "shown_views": np.asarray(seen(variables, jnp.asarray(shown_images), key)),
     }
     return results, arrays
+
+
+def _turns(
+    distribution: ConditionalDistribution,
+    transform: Transform,
+    variables: Any,
+    data: DataSet,
+    section: Config,
+    normalization: Normalization,
+    key: jax.Array,
+) -> dict[str, np.ndarray]:
+    """Sample rotations of the first five test images of every class, for circles to be drawn."""
+    each, axis = 5, transform.names.index("rotation")
+    classes = len(data.class_names)
+    of_class = [np.flatnonzero(data.test.labels == c)[:each] for c in range(classes)]
+    if any(len(index) < each for index in of_class):
+        return {}
+    images = data.test.images[np.stack(of_class)]
+
+    @jax.jit
+    def rotations(variables: Any, images: jax.Array, key: jax.Array) -> jax.Array:
+        density: Any = distribution.apply(variables, normalization(images), train=False)
+        theta = density.sample(seed=key, sample_shape=(section.density_samples,))
+        return jnp.moveaxis(theta[..., axis], 0, -1) * transform.half_range[axis]
+
+    flat = jnp.asarray(images.reshape(-1, *images.shape[2:]))
+    turns = np.asarray(rotations(variables, flat, jax.random.fold_in(key, _STREAM_DENSITY)))
+    return {
+        "pose_degrees": np.zeros((classes, each), np.float32),
+        "rotation_degrees": turns.reshape(classes, each, -1),
+        "images": images,
+    }
 
 
 def density_by_pose(

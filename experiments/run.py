@@ -7,7 +7,6 @@ The same command continues a run that was stopped. Fields change on the command 
 """
 
 import functools
-import json
 import math
 import shlex
 import sys
@@ -22,11 +21,11 @@ from ml_collections import config_flags
 
 from experiments import build, defaults, evaluate
 from experiments.allocator import keep_freed_memory
-from experiments.command_line import UsageError, check_arguments, leave
+from experiments.command_line import UsageError, check_arguments, leave, portable
 from experiments.progress import Progress
 from experiments.run_folder import RunFolder, environment
 from flowjax_inv import training
-from flowjax_inv.checkpoints import Checkpoints, config_differences
+from flowjax_inv.checkpoints import Checkpoints
 from flowjax_inv.data.batches import batch_indices, steps_per_epoch
 from flowjax_inv.report.page import write_report
 from flowjax_inv.report.tables import summary
@@ -75,20 +74,12 @@ def train_and_evaluate(
     controller = build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch)
 
     folder = RunFolder(workdir)
-    stored = folder.read_json("config.json")
     earlier = folder.read_json("environment.json")
-    if stored is not None:
-        differences = config_differences({k: v for k, v in stored.items() if k != "command"}, plain)
-        if differences:
-            raise ValueError(
-                f"{workdir} holds a run of another config ({'; '.join(differences)}); take that "
-                "config or an empty folder."
-            )
-        finished = folder.read_json("results.json")
-        if finished is not None:
-            print(f"already finished: {_report(folder, command)}")
-            return finished
-    else:
+    finished = folder.results_of(plain)
+    if finished is not None:
+        print(f"already finished: {_report(folder, command)}")
+        return finished
+    if folder.read_json("config.json") is None:
         folder.write_json("config.json", {"command": command, **plain})
     here = environment() | {"devices_used": len(place.devices), "parallel": place.parallel}
     folder.write_json("environment.json", here)
@@ -128,21 +119,33 @@ def train_and_evaluate(
         normalization=normalization,
         placement=place,
     )
+    arcs_fn = evaluate.make_arc_shares(
+        distribution,
+        transform,
+        data,
+        config,
+        normalization=normalization,
+        key=jax.random.key(config.seed),
+    )
 
     def variables(name: str) -> dict[str, Any]:
         return {"params": state.params[name], "batch_stats": state.batch_stats[name]}
 
-    pending: list[tuple[int, dict[str, jax.Array], jax.Array | None]] = []
+    def measure_epoch() -> dict[str, jax.Array]:
+        """Measure what metrics.jsonl shows at the end of every epoch."""
+        arcs = arcs_fn(variables("distribution")) if arcs_fn else {}
+        return {"test_accuracy": accuracy_fn(variables("classifier")), **arcs}
+
+    pending: list[tuple[int, dict[str, jax.Array], dict[str, jax.Array]]] = []
 
     def flush() -> None:
         """Write the pending line; called one interval late, so that no step waits for it."""
-        for at, totals, accuracy in pending:
+        for at, totals, measured in pending:
             sums = {name: float(value) for name, value in totals.items()}
             count = sums.pop("steps")
             line = {"step": at, "epoch": at / per_epoch}
             line |= {name: value / count for name, value in sums.items()}
-            if accuracy is not None:
-                line["test_accuracy"] = float(accuracy)
+            line |= {name: float(value) for name, value in measured.items()}
             folder.append_metrics(line)
             stop_if_not_finite(line["loss"], at)
             progress.update(at, line)
@@ -184,9 +187,7 @@ def train_and_evaluate(
                 if at % config.train.log_every == 0 or at % per_epoch == 0:
                     flush()
                     totals, state = take_totals(state)
-                    ends_epoch = at % per_epoch == 0
-                    accuracy = accuracy_fn(variables("classifier")) if ends_epoch else None
-                    pending.append((at, totals, accuracy))
+                    pending.append((at, totals, measure_epoch() if at % per_epoch == 0 else {}))
                 if at % config.train.checkpoint_every == 0 or at == total:
                     flush()
                     stop_if_not_finite(float(state.totals["loss"]), at)
@@ -220,9 +221,9 @@ def train_and_evaluate(
         placement=place,
         key=state.key,
     )
+    results |= {name: float(value) for name, value in measure_epoch().items()}
     floor = config.alarms.entropy_floor_per_coordinate * transform.dim
     results |= {
-        "test_accuracy": float(accuracy_fn(both["classifier"])),
         "class_names": list(data.class_names),
         "image_shape": list(data.train.images.shape[1:]),
         "train_images": len(data.train),
@@ -260,26 +261,8 @@ def _elsewhere(earlier: Mapping[str, Any] | None, here: Mapping[str, Any]) -> st
 
 def _report(folder: RunFolder, command: str) -> Path:
     """Write the report from the folder's files: again and again the same, and cheap."""
-    # Through JSON, as the stored config went: tuples are lists there.
-    usual = json.loads(
-        json.dumps({"command": command, **defaults.without_places(defaults.get_config())})
-    )
+    usual = {"command": command, **defaults.without_places(defaults.get_config())}
     return write_report(folder.path, defaults=usual)
-
-
-def _portable(arguments: Sequence[str]) -> list[str]:
-    """Drop --workdir and the fields that name places, written with "=" or as two words."""
-    places = ("workdir", *(f"config.{name}" for name in defaults.PLACES))
-    kept, skip = [], False
-    for argument in arguments:
-        name, equals, _ = argument.lstrip("-").partition("=")
-        if skip:
-            skip = False
-        elif argument.startswith("-") and name in places:
-            skip = not equals
-        else:
-            kept.append(argument)
-    return kept
 
 
 def _main(argv: Sequence[str]) -> None:
@@ -289,7 +272,7 @@ def _main(argv: Sequence[str]) -> None:
     keep_freed_memory()
     path, _, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
     workdir = _WORKDIR.value or f"runs/{'_'.join(filter(None, (Path(path).stem, variant)))}"
-    command = shlex.join(["python", "-m", "experiments.run", *_portable(sys.argv[1:])])
+    command = shlex.join(["python", "-m", "experiments.run", *portable(sys.argv[1:])])
     try:
         train_and_evaluate(_CONFIG.value, workdir, command=command)
     except (ValueError, FloatingPointError, OSError) as error:

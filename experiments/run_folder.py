@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from flowjax_inv.checkpoints import config_differences
+
 __all__ = ["RunFolder", "environment"]
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy")
@@ -53,6 +55,28 @@ class RunFolder:
             return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{path} is damaged ({error}); take an empty folder.") from error
+
+    def results_of(self, config: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the results of a finished run of this config, None if it is not finished.
+
+        Args:
+            config: nested dict of plain values, without command and places.
+
+        Raises:
+            ValueError: if the folder holds a run of another config, or a file is damaged.
+        """
+        stored = self.read_json("config.json")
+        if stored is None:
+            return None
+        differences = config_differences(
+            {name: value for name, value in stored.items() if name != "command"}, config
+        )
+        if differences:
+            raise ValueError(
+                f"{self.path} holds a run of another config ({'; '.join(differences)}); take that "
+                "config or an empty folder."
+            )
+        return self.read_json("results.json")
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write an object, whole or not at all."""

@@ -1,10 +1,13 @@
 """What a learned density is judged by: pure functions on samples; angles in degrees."""
 
+import math
+
 import distrax
 import jax
 import jax.numpy as jnp
 
 __all__ = [
+    "arc_share",
     "circular_mean_degrees",
     "covered_share",
     "entropy",
@@ -50,6 +53,27 @@ def half_range_degrees(rotation: jax.Array) -> tuple[jax.Array, jax.Array]:
     low, high = jnp.percentile(unwrapped, jnp.array([_LOW, _HIGH]), axis=-1)
     raw = (high - low) / 2.0
     return raw / _HELD, raw
+
+
+def arc_share(rotation: jax.Array) -> jax.Array:
+    """Length of the shortest arc that holds 98 % of samples, over 0.98 of the circle, at most 1.
+
+    Of a uniform on an arc: the arc's share of the circle. Several modes count with the gaps between
+    them, wherever they are.
+
+    Args:
+        rotation: (..., S) sampled rotations, degrees.
+
+    Returns:
+        (...) share in [0, 1].
+    """
+    count = rotation.shape[-1]
+    held = math.ceil(_HELD * count)
+    turned = jnp.sort(wrap_degrees(rotation), axis=-1)
+    # Twice round, so that an arc may run across the seam.
+    twice = jnp.concatenate([turned, turned + 360.0], axis=-1)
+    arcs = twice[..., held - 1 : held - 1 + count] - turned
+    return jnp.minimum(jnp.min(arcs, axis=-1) / (_HELD * 360.0), 1.0)
 
 
 def _offsets(pose: jax.Array, centres: jax.Array) -> tuple[jax.Array, jax.Array]:

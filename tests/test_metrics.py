@@ -107,3 +107,16 @@ def test_shares_and_valleys_of_modes() -> None:
     circle = _uniform(0.0, 180.0, count=60_000)
     assert float(metrics.valley_ratio(circle, centres, 30.0)) == pytest.approx(1.0, abs=0.08)
     assert np.isnan(metrics.valley_ratio(parts[:8_000], centres, 30.0))
+
+
+@pytest.mark.parametrize("centre", [0.0, 170.0, -90.0])
+@pytest.mark.parametrize("half", [5.0, 90.0, 175.0, 180.0])
+def test_arc_share_of_a_uniform_arc_anywhere(centre: float, half: float) -> None:
+    pose = jnp.stack([_uniform(centre, half, key=key) for key in (0, 1)])
+    np.testing.assert_allclose(metrics.arc_share(pose), half / 180.0, atol=0.012)
+
+
+def test_arc_share_of_two_modes_counts_the_gap_between_them() -> None:
+    both = jnp.concatenate([_uniform(0.0, 10.0), _uniform(60.0, 10.0)])
+    assert float(metrics.arc_share(both)) == pytest.approx(80 / 360, abs=0.01)
+    assert float(metrics.arc_share(jnp.full((50,), 123.0))) == 0.0

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.projections.polar import PolarAxes
 
-from flowjax_inv.report import figures, page, reading
+from flowjax_inv.report import figures, page, reading, rendering
 from flowjax_inv.report.evaluation import wrap
 
 HALF_RANGE = 90.0
@@ -254,7 +254,7 @@ def test_failure_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(page.os, "replace", full)
+    monkeypatch.setattr(rendering.os, "replace", full)
     with pytest.raises(OSError, match="disk full"):
         page.write_report(folder)
     assert (folder / "report.html").read_text() == "old"

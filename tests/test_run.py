@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from experiments import defaults, mario_iggy
-from experiments.run import _portable, train_and_evaluate
+from experiments.command_line import portable
+from experiments.run import train_and_evaluate
 from experiments.run_folder import RunFolder
 from flowjax_inv.checkpoints import Checkpoints
 from flowjax_inv.data import stored
@@ -300,7 +301,7 @@ def test_wrong_commands_end_in_one_line(overrides, text, tmp_path: Path) -> None
 def test_a_stored_command_names_no_place() -> None:
     line = ["--config=a.py", "--workdir", "a place", "--config.seed=1", "--config.data.dir=d",
             "--config.num_devices", "2", "--workdir=y"]  # fmt: skip
-    assert _portable(line) == ["--config=a.py", "--config.seed=1"]
+    assert portable(line) == ["--config=a.py", "--config.seed=1"]
 
 
 @pytest.mark.slow

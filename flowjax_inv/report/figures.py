@@ -39,9 +39,12 @@ from flowjax_inv.report.tables import has_density
 
 __all__ = [
     "MissingArrayError",
+    "draw_curve",
+    "draw_half_ranges",
     "entropies",
     "half_ranges",
     "learning_curves",
+    "logged",
     "polar_densities",
     "ranges",
     "translations",
@@ -69,25 +72,14 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
     lines = 2 if density else 1
     figure = Figure(figsize=(11, 3.2 * lines), layout="constrained")
     panels = cast("list[Axes]", list(figure.subplots(lines, 2, sharex=True).flat))
-    epochs = _column(metrics, "epoch")
+    epochs = logged(metrics, "epoch")
 
     def draw(panel: Axes, key: str, label: str, colour: str, scale: float = 1.0) -> None:
-        values = scale * _column(metrics, key)
-        if key == "cross_entropy_original":
-            values[values == 0] = np.nan  # an objective without the originals logs 0
-        if key == "entropy":  # burn-in, where nothing is sampled, logs 0 for it and for alpha
-            values[(values == 0) & (_column(metrics, "alpha") == 0)] = np.nan
+        values = scale * logged(metrics, key)
         kept = np.isfinite(values) & np.isfinite(epochs)
-        if not kept.any():
-            return
-        many = kept.sum() >= 60
-        # Test accuracy is logged at few steps: a line through the kept points only.
-        if many:
+        if kept.sum() >= 60:
             panel.plot(epochs[kept], values[kept], color=colour, alpha=0.25, linewidth=0.8)
-            x, y = _running_mean(epochs[kept], values[kept], int(kept.sum()) // 40)
-            panel.plot(x, y, color=colour, label=label, linewidth=1.8)
-        else:
-            panel.plot(epochs[kept], values[kept], "o-", color=colour, label=label, markersize=3)
+        draw_curve(panel, epochs, values, label=label, color=colour)
 
     loss, accuracy = panels[0], panels[lines]
     if density:
@@ -157,27 +149,35 @@ def half_ranges(evaluation: Arrays) -> Figure:
     Raises:
         MissingArrayError: if an array is not there or has another rank.
     """
-    names, poses, learned = require(evaluation, "class_names", "pose_degrees", "half_range_degrees")
-    truth = arcs(evaluation)
     figure = Figure(figsize=(9, 4.6), layout="constrained")
     panel = figure.subplots()
+    draw_half_ranges(panel, evaluation)
+    panel.set_ylim(0, 1.15 * max(panel.dataLim.ymax, 1.0))
+    figure.legend(frameon=False, ncols=3, loc="outside upper center")
+    return figure
+
+
+def draw_half_ranges(panel: Axes, evaluation: Arrays, **style: Any) -> None:
+    """Draw a line per class, and the truth where it is known, into a panel; see `half_ranges`."""
+    names, poses, learned = require(evaluation, "class_names", "pose_degrees", "half_range_degrees")
+    truth = arcs(evaluation)
     joined = truth is None or truth[0].shape[1] == 1
     for i in range(len(names)):
         x = wrap(poses[i]) if truth is None else offset(poses[i], truth[0][i])
         order = np.argsort(x)
+        usual = {
+            "color": CYCLE[i % 8],
+            "marker": MARKERS[i % 8],
+            "markersize": 4.5,
+            "linewidth": 1.3,
+        }
         panel.plot(
             x[order],
             learned[i][order],
             linestyle="-" if joined else "none",
-            color=CYCLE[i % 8],
-            marker=MARKERS[i % 8],
-            markersize=4.5,
-            linewidth=1.3,
             label=plain(names[i]),
+            **usual | style,
         )
-    panel.xaxis.set_major_locator(MultipleLocator(30))
-    high = float(np.nanmax(learned, initial=1.0))
-    label = "pose of the input (degrees, left is positive)"
     if truth is not None:
         panel.axhline(
             truth[1], color=BLACK, linestyle="--", linewidth=1.5, label=f"truth: {truth[1]:.1f}°"
@@ -190,14 +190,14 @@ def half_ranges(evaluation: Arrays) -> Figure:
                 linewidth=1.2,
                 label="the class ends" if end < 0 else None,
             )
-        high = max(high, truth[1])
+    label = "pose of the input"
+    if truth is not None:
         middle = "the middle of its class" if joined else "the middle of the nearest arc"
-        label = f"turn of the input from {middle} (degrees, left is positive)"
-    panel.set(xlabel=label, ylabel="learned half-range (degrees)", ylim=(0, 1.15 * high))
+        label = f"turn of the input from {middle}"
+    panel.set(xlabel=f"{label} (degrees, left is positive)", ylabel="learned half-range (degrees)")
+    panel.xaxis.set_major_locator(MultipleLocator(30))
     panel.grid(alpha=0.25)
     panel.spines[["top", "right"]].set_visible(False)
-    figure.legend(frameon=False, ncols=3, loc="outside upper center")
-    return figure
 
 
 def translations(evaluation: Arrays, points: int = 1500) -> Figure:
@@ -238,6 +238,29 @@ def translations(evaluation: Arrays, points: int = 1500) -> Figure:
     figure.supxlabel("content moved right (% of the picture's width)", fontsize=10)
     figure.supylabel("content moved up (%)", fontsize=10)
     return figure
+
+
+def logged(metrics: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
+    """Return the logged values of a name; not a number where nothing was measured."""
+    values = _column(metrics, key)
+    if key == "cross_entropy_original":
+        values[values == 0] = np.nan  # an objective without the originals logs 0
+    if key == "entropy":  # burn-in, where nothing is sampled, logs 0 for it and for alpha
+        values[(values == 0) & (_column(metrics, "alpha") == 0)] = np.nan
+    return values
+
+
+def draw_curve(panel: Axes, epochs: np.ndarray, values: np.ndarray, **style: Any) -> None:
+    """Draw values over epochs, many of them as their running mean; gaps are left out."""
+    kept = np.isfinite(values) & np.isfinite(epochs)
+    if not kept.any():
+        return
+    # Test accuracy is logged at few steps: a line through the kept points only.
+    if kept.sum() >= 60:
+        x, y = _running_mean(epochs[kept], values[kept], int(kept.sum()) // 40)
+        panel.plot(x, y, **{"linewidth": 1.8, **style})
+    else:
+        panel.plot(epochs[kept], values[kept], **{"marker": "o", "markersize": 3, **style})
 
 
 def _column(metrics: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:

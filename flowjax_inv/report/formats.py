@@ -1,10 +1,28 @@
-"""Numbers as the report and the README write them; nothing here imports more than `typing`."""
+"""Numbers, settings and lines of tables as the reports and the README write them.
 
-from collections.abc import Mapping
+Nothing here imports more than the standard library.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["as_degrees", "as_nats", "as_percent", "averaged_by", "fixed", "number"]
+__all__ = [
+    "MISSING",
+    "as_degrees",
+    "as_nats",
+    "as_percent",
+    "averaged_by",
+    "fixed",
+    "markdown_line",
+    "mean_and_deviation",
+    "number",
+    "setting",
+    "spread",
+]
 
+MISSING = "–"
 _AVERAGES = {"probs": "probabilities", "logits": "logits"}
 
 
@@ -45,3 +63,39 @@ def number(
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     return None
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return mean and sample standard deviation (n - 1), which one value does not have."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def spread(seeds: Sequence[Mapping[str, Any]], key: str, factor: float, digits: int) -> str:
+    """Write mean ± standard deviation of one figure over the seeds that have it."""
+    values = [value * factor for seed in seeds if (value := number(seed, key)) is not None]
+    if not values:
+        return MISSING
+    if not all(math.isfinite(value) for value in values):
+        return "not finite"
+    mean, deviation = mean_and_deviation(values)
+    text = fixed(mean, digits)
+    # The truth is given, not measured: a spread of exactly zero there would only be noise to read.
+    if deviation is not None and not (key.startswith("true_") and len(set(values)) == 1):
+        text += f" ± {fixed(deviation, digits)}"
+    return text if len(values) == len(seeds) else f"{text} ({len(values)} of {len(seeds)})"
+
+
+def setting(name: str, value: Any) -> str:
+    """Write a field of a config and its value: ("data.modes", 3) -> "data.modes=3"."""
+    if isinstance(value, list | tuple):
+        text = f"({','.join(setting('', entry)[1:] for entry in value)})"
+    elif isinstance(value, float) and float(f"{value:g}") == value:
+        text = f"{value:g}"
+    else:
+        text = str(value) or "''"
+    return f"{name}={text}"
+
+
+def markdown_line(cells: Sequence[str]) -> str:
+    """Write one line of a table in markdown."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

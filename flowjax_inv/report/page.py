@@ -3,33 +3,17 @@
 The page needs nothing but itself: pictures are embedded, there are no scripts and no links.
 """
 
-import base64
-import io
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from flowjax_inv.report import tables
-from flowjax_inv.report.reading import Run, flat, read_run
+from flowjax_inv.report.reading import Run, as_stored, flat, read_run
+from flowjax_inv.report.rendering import Section, as_png, inlined, render, write
 
 __all__ = ["write_report"]
-
-
-@dataclass(frozen=True)
-class Section:
-    """A figure with its words; `missing` says in one line why there is no picture."""
-
-    title: str
-    caption: str
-    source: str = ""
-    missing: str = ""
 
 
 _Plot = tuple[str, str, str, Callable[[], Any]]  # file, title, caption, how to draw
@@ -62,13 +46,9 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
     folder = Path(workdir)
     run = read_run(folder)
     config = flat(run.config)
-    usual = flat(defaults) if defaults is not None else {}
-    source = resources.files("flowjax_inv.report").joinpath("page.html.j2")
-    # The template's own name ends in .j2, which jinja2 does not escape unless told to.
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    page = environment.from_string(source.read_text(encoding="utf-8")).render(
+    usual = flat(as_stored(defaults)) if defaults is not None else {}
+    page = render(
+        "page.html.j2",
         name=run.name,
         sentence=_sentence(run),
         note=str(run.results.get("data_note") or ""),
@@ -88,7 +68,7 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
         compared=defaults is not None,
         environment=flat(run.environment),
     )
-    return _write(folder / "report.html", page.encode("utf-8"))
+    return write(folder / "report.html", page.encode("utf-8"))
 
 
 def _sections(run: Run, folder: Path) -> Iterator[Section]:
@@ -180,11 +160,9 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
             path.unlink(missing_ok=True)
             yield Section(title, caption, missing=f"Not drawn: {error}.")
             continue
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
-        _write(path, buffer.getvalue())
-        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
-        yield Section(title, caption, source=source)
+        picture = as_png(figure)
+        write(path, picture)
+        yield Section(title, caption, source=inlined(picture))
 
 
 def _units_in_words(evaluation: Mapping[str, np.ndarray]) -> str:
@@ -228,17 +206,3 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     if isinstance(results.get("seconds_to_first_step"), int | float):
         facts.append(("First step after", f"{results['seconds_to_first_step']:.1f} seconds"))
     return facts
-
-
-def _write(path: Path, content: bytes) -> Path:
-    """Write beside the place, then rename."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)  # mkstemp allows nobody else to read
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path

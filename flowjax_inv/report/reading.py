@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["IncompleteRunError", "Run", "flat", "read_object", "read_run"]
+__all__ = [
+    "IncompleteRunError",
+    "Run",
+    "as_stored",
+    "flat",
+    "read_evaluation",
+    "read_metrics",
+    "read_object",
+    "read_run",
+]
 
 NEEDED = ("config.json", "metrics.jsonl", "results.json")
 
@@ -64,12 +73,12 @@ def read_run(workdir: Path | str) -> Run:
             "let the run finish, or give the folder of another run"
         )
     environment = folder / "environment.json"
-    evaluation, note = _read_evaluation(folder / "evaluation.npz")
+    evaluation, note = read_evaluation(folder / "evaluation.npz")
     return Run(
         name=folder.resolve().name,
         config=read_object(folder / "config.json"),
         environment=read_object(environment) if environment.is_file() else {},
-        metrics=_read_metrics(folder / "metrics.jsonl"),
+        metrics=read_metrics(folder / "metrics.jsonl"),
         results=read_object(folder / "results.json"),
         evaluation=evaluation,
         evaluation_note=note,
@@ -102,7 +111,17 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def _read_metrics(path: Path) -> list[dict[str, Any]]:
+def as_stored(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config as a run folder gives it back: tuples are lists there."""
+    return json.loads(json.dumps(config))
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Read the logged steps; a last line without its line break is dropped.
+
+    Raises:
+        ValueError: if a line is not a JSON object.
+    """
     lines = path.read_text(encoding="utf-8").split("\n")
     lines = lines[:-1]  # what follows the last line break: nothing, or an interrupted write
     metrics = []
@@ -120,7 +139,8 @@ def _read_metrics(path: Path) -> list[dict[str, Any]]:
     return metrics
 
 
-def _read_evaluation(path: Path) -> tuple[dict[str, np.ndarray] | None, str]:
+def read_evaluation(path: Path) -> tuple[dict[str, np.ndarray] | None, str]:
+    """Read the arrays of an `evaluation.npz`; else None, and one line that says why."""
     if not path.is_file():
         return None, "this run folder has no evaluation.npz, so no learned density to show"
     try:

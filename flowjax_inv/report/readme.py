@@ -4,20 +4,18 @@ Every row is mean ± sample standard deviation (n - 1) over seeds, no spread for
 that only some seeds have says how many, a figure that none has is a dash.
 """
 
-import math
 import shlex
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flowjax_inv.report.formats import averaged_by, fixed, number
+from flowjax_inv.report.formats import MISSING, averaged_by, markdown_line, spread
 from flowjax_inv.report.reading import flat, read_object
+from flowjax_inv.report.tables import has_density, method_name
 
 __all__ = ["images_table", "replace_between_markers", "results_table"]
 
-_MISSING = "–"
 _POSE_COLUMNS = (  # head, name in results.json, factor, decimals
     ("half-range (°)", "half_range_degrees", 1.0, 1),
     ("true (°)", "true_half_range_degrees", 1.0, 1),
@@ -61,13 +59,13 @@ def results_table(root: Path) -> str:
     """
     kept = [runs for runs in _read(root) if runs.poses_known]
     heads = ["run", "seeds", *(column[0] for column in _POSE_COLUMNS)]
-    lines = [_markdown(heads), "|---|" + "---:|" * (len(heads) - 1)]
+    lines = [markdown_line(heads), "|---|" + "---:|" * (len(heads) - 1)]
     for runs in kept:
         cells = [runs.name, str(len(runs.results))]
         cells += [
-            _spread(runs.results, key, factor, digits) for _, key, factor, digits in _POSE_COLUMNS
+            spread(runs.results, key, factor, digits) for _, key, factor, digits in _POSE_COLUMNS
         ]
-        lines.append(_markdown(cells))
+        lines.append(markdown_line(cells))
     return "\n".join(lines) if kept else ""
 
 
@@ -92,30 +90,29 @@ def images_table(root: Path) -> str:
     for runs in kept:
         _refuse_mixture(runs)
         first, config = runs.results[0], runs.configs[0]
-        method = str(first.get("method", _MISSING))
-        none = method in ("identity", "none")
-        data = str((config.get("data") or {}).get("name") or _MISSING)
+        method, none = method_name(first), not has_density(first)
+        data = str((config.get("data") or {}).get("name") or MISSING)
         note = first.get("data_note")
         command = _without_seed(str(config.get("command", "")))
-        averaged = _spread(runs.results, "test_accuracy_averaged", 100.0, 2)
+        averaged = spread(runs.results, "test_accuracy_averaged", 100.0, 2)
         if "evaluation_rule" in first:
             how = averaged_by(first["evaluation_rule"], first.get("evaluation_average"))
             averaged += f" ({how})"
         cells = [
             runs.name,
-            "none" if none else method,
+            method,
             f"{data} ({note})" if note else data,
             str(len(runs.results)),
-            str(first.get("paper") or _MISSING),
-            _MISSING if none else averaged,
-            _spread(runs.results, "test_accuracy", 100.0, 2),
-            _MISSING if none else _spread(runs.results, "entropy", 1.0, 2),
-            _spread(runs.results, "seconds", 1 / 60, 1),
-            f"`{command}`" if command else _MISSING,
+            str(first.get("paper") or MISSING),
+            MISSING if none else averaged,
+            spread(runs.results, "test_accuracy", 100.0, 2),
+            MISSING if none else spread(runs.results, "entropy", 1.0, 2),
+            spread(runs.results, "seconds", 1 / 60, 1),
+            f"`{command}`" if command else MISSING,
         ]
-        rows.append(((data, not none, method, runs.name), _markdown(cells)))
+        rows.append(((data, not none, method, runs.name), markdown_line(cells)))
     rule = "".join("---:|" if head in _NUMERIC else "---|" for head in _IMAGE_HEADS)
-    lines = [_markdown(_IMAGE_HEADS), "|" + rule, *(line for _, line in sorted(rows))]
+    lines = [markdown_line(_IMAGE_HEADS), "|" + rule, *(line for _, line in sorted(rows))]
     return "\n".join(lines) if kept else ""
 
 
@@ -190,21 +187,3 @@ def _without_seed(command: str) -> str:
             continue
         kept.append(word)
     return shlex.join(kept)
-
-
-def _spread(seeds: Sequence[Mapping[str, Any]], key: str, factor: float, digits: int) -> str:
-    """Write mean ± standard deviation of one figure over the seeds that have it."""
-    values = [value * factor for seed in seeds if (value := number(seed, key)) is not None]
-    if not values:
-        return _MISSING
-    if not all(math.isfinite(value) for value in values):
-        return "not finite"
-    text = fixed(statistics.fmean(values), digits)
-    # The truth is given, not measured: a spread of exactly zero there would only be noise to read.
-    if len(values) > 1 and not (key.startswith("true_") and len(set(values)) == 1):
-        text += f" ± {fixed(statistics.stdev(values), digits)}"
-    return text if len(values) == len(seeds) else f"{text} ({len(values)} of {len(seeds)})"
-
-
-def _markdown(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowjax_inv.report.formats import (
+    MISSING,
     as_degrees,
     as_nats,
     as_percent,
@@ -17,7 +18,16 @@ from flowjax_inv.report.formats import (
     number,
 )
 
-__all__ = ["UNITS", "Row", "alarms", "has_density", "headline", "poses_known", "summary"]
+__all__ = [
+    "UNITS",
+    "Row",
+    "alarms",
+    "has_density",
+    "headline",
+    "method_name",
+    "poses_known",
+    "summary",
+]
 
 # Aims for the synthetic sprites, where the truth is known; other data sets have no such aims.
 MAX_OUTSIDE_SHARE = 0.03
@@ -70,6 +80,11 @@ def poses_known(results: Mapping[str, Any]) -> bool:
 def has_density(results: Mapping[str, Any]) -> bool:
     """Say whether a run learned or was given a density; without one there is no entropy."""
     return results.get("method") not in ("identity", "none")
+
+
+def method_name(results: Mapping[str, Any]) -> str:
+    """Name a run's method in tables: "none" where there is no density."""
+    return str(results.get("method") or MISSING) if has_density(results) else "none"
 
 
 def headline(results: Mapping[str, Any]) -> list[Row]:

@@ -1,0 +1,25 @@
+"""Three modes: figures turned into three arcs of ±30°; the density must find all of them.
+
+    python -m experiments.run --config=experiments/three_modes.py --workdir=runs/three_modes
+
+The classes alternate round the circle and touch: what lies between two arcs of one is an arc of the
+other (the flow paper's Figure 3d). Rivals: --config.distribution.name=instaaug, and so on.
+Variants: none, two minutes on two CPU cores; `:smoke`, seconds, to see that it runs.
+"""
+
+from experiments import defaults, mario_iggy, recipes
+
+
+def get_config(variant: str = "") -> defaults.Config:
+    """Return the config of a variant: "" or "smoke"."""
+    recipes.check_variant(variant, ("smoke",))
+    config = mario_iggy.get_config(variant)
+    config.data.modes, config.data.half_range_degrees = 3, 30.0
+    config.transform.subgroup = "rotation"
+    # A circular spline alone stays in one mode: the mixture's components find the others.
+    flow = config.distribution
+    flow.bijection, flow.base, flow.components = "coupling", "mixture", 30
+    flow.layers, flow.width, flow.circular_shift = 4, 32, False
+    flow.tanh_width, flow.temperature = 1.0, 0.5
+    config.controller.name, config.controller.value = "constant", 0.4
+    return config
