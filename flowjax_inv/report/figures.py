@@ -39,6 +39,7 @@ from flowjax_inv.report.tables import has_density
 
 __all__ = [
     "MissingArrayError",
+    "arc_shares",
     "draw_curve",
     "draw_half_ranges",
     "entropies",
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 MAX_CLASSES = 8
+ARC_SHARE = "arc_share_"  # before the name of a class, in metrics.jsonl
 
 
 def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> Figure:
@@ -83,7 +85,7 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
 
     loss, accuracy = panels[0], panels[lines]
     if density:
-        draw(loss, "loss", "loss = cross-entropy − alpha × entropy", GREY)
+        draw(loss, "loss", "loss = cross-entropy − alpha × bonus", GREY)
         draw(loss, "cross_entropy", "cross-entropy of sampled views", BLUE)
         draw(loss, "cross_entropy_original", "cross-entropy of images as they are", ORANGE)
     else:
@@ -130,6 +132,46 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
             panel.text(0.5, 0.5, "not logged in this run", ha="center", transform=panel.transAxes)
     for panel in panels[-2:]:
         panel.set_xlabel("epochs")
+    return figure
+
+
+def arc_shares(metrics: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw how much of the circle each class is turned by, over epochs, one line per class.
+
+    Args:
+        metrics: one mapping per logged step with `epoch` and, at the ends of epochs,
+            `arc_share_CLASS`.
+
+    Returns:
+        Figure with one panel; 1 is the whole circle.
+
+    Raises:
+        MissingArrayError: if no arc was logged.
+    """
+    keys = list(dict.fromkeys(k for line in metrics for k in line if k.startswith(ARC_SHARE)))
+    if not keys:
+        raise MissingArrayError(f"metrics.jsonl has no {ARC_SHARE}CLASS")
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    panel = figure.subplots()
+    epochs = logged(metrics, "epoch")
+    for i, key in enumerate(keys):
+        values = logged(metrics, key)
+        kept = np.isfinite(values) & np.isfinite(epochs)
+        panel.plot(
+            epochs[kept],
+            values[kept],
+            label=plain(key.removeprefix(ARC_SHARE)),
+            color=CYCLE[i % 8],
+            marker=MARKERS[i % 8],
+            markersize=4.5,
+            linewidth=1.3,
+        )
+    for level in (0.5, 1.0):
+        panel.axhline(level, color=BLACK, linestyle="--", linewidth=1.0)
+    panel.set(xlabel="epochs", ylabel="share of the circle", ylim=(0, 1.05))
+    panel.grid(alpha=0.25)
+    panel.spines[["top", "right"]].set_visible(False)
+    figure.legend(frameon=False, ncols=8, loc="outside upper center")
     return figure
 
 

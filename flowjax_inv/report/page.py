@@ -111,6 +111,21 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
         ),
     ]
     images: list[_Plot] = [
+        (
+            "arcs",
+            "How far each class may be turned, as training went on",
+            "The shortest arc that holds 98 % of the sampled rotations, as a share of the circle "
+            "(a uniform over half the circle: 0.5), averaged over some test images of the class.",
+            lambda: figures.arc_shares(run.metrics),
+        ),
+        (
+            "density",
+            "Where images are turned to",
+            "Each circle takes one test image (small picture) as upright and turns it by rotations "
+            "sampled from the density that was learned for it; blue shows where its top then "
+            "points. The radius is the density, 1 the uniform over the circle.",
+            lambda: figures.polar_densities(evaluation),
+        ),
         views,
         (
             "ranges",
@@ -143,8 +158,12 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
     chosen = [*(poses if tables.poses_known(run.results) else images), curves]
     if not tables.has_density(run.results) and run.evaluation is None:
         chosen = [curves]
-    if "translation" not in evaluation:
-        chosen = [plot for plot in chosen if plot[0] != "translation"]
+    absent = {"translation"} if "translation" not in evaluation else set()
+    if not tables.poses_known(run.results):
+        absent |= {"density"} if "rotation_degrees" not in evaluation else set()
+        followed = any(key.startswith(figures.ARC_SHARE) for line in run.metrics for key in line)
+        absent |= set() if followed else {"arcs"}
+    chosen = [plot for plot in chosen if plot[0] not in absent]
     # A picture of an earlier report would contradict this one.
     for name in {plot[0] for plot in poses + images} - {plot[0] for plot in chosen}:
         (folder / f"{name}.png").unlink(missing_ok=True)

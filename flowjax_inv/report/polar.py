@@ -72,7 +72,7 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
         panel.set_title(f"input {turned(poses[i, k])}", fontsize=9.5, pad=13)
         if images is not None:
             inset = panel.inset_axes((-0.28, -0.17, 0.34, 0.34))
-            inset.imshow(images[i, k], interpolation="nearest")
+            inset.imshow(images[i, k], cmap="gray", interpolation="nearest")
             inset.set(xticks=[], yticks=[])
         if j == 0:
             style: dict[str, Any] = {"va": "center", "fontsize": 12, "fontweight": "bold"}
