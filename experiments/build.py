@@ -21,6 +21,7 @@ from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
+from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.distributions.gaussian import ConditionalGaussian
 from flowjax_inv.placement import Placement
@@ -63,6 +64,8 @@ DISTRIBUTIONS = {
     "instaaug": InstaAug,
     "gaussian": ConditionalGaussian,
     "flow": Flow,
+    "instaaug_lrp": InstaAugLRP,
+    "flow_lrp": FlowLRP,
 }
 CONTROLLERS = {
     "constant": controllers.Constant,
@@ -165,6 +168,15 @@ def distribution(
             for h, unit in zip(chosen.half_range, chosen.units, strict=True)
         ),
         "anchor": tuple(chosen.identity.tolist()),
+        "names": chosen.names,
+        "axis_name": placement(config).axis_name,
+        "conv": config.embedding.conv,
+    }
+    # Only crops have these.
+    of_transform |= {
+        name: getattr(chosen, name)
+        for name in ("min_size", "max_size", "centre")
+        if hasattr(chosen, name)
     }
     fields |= {name: value for name, value in of_transform.items() if name in declared}
     if "embed" in declared:

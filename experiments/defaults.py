@@ -146,6 +146,9 @@ FIELDS: dict[str, Any] = {
         "translation_half_range": Field(1.0, "half-widths, where half_range is empty", above=0),
         "min_size": Field(0.2, "of crop, share of the picture's side", above=0, high=1),
         "max_size": Field(1.0, "of crop, share of the picture's side", above=0, high=1),
+        "centre": Field(
+            "room", "of crop: picture lets crops leave it", choices=("room", "picture")
+        ),
         "warp": Field(
             "auto",
             "bilinear sampling; auto: flat on a single CPU device, else gather",
@@ -160,7 +163,16 @@ FIELDS: dict[str, Any] = {
         "name": Field(
             "flow",
             "method",
-            choices=("identity", "fixed", "augerino", "instaaug", "gaussian", "flow"),
+            choices=(
+                "identity",
+                "fixed",
+                "augerino",
+                "instaaug",
+                "gaussian",
+                "flow",
+                "instaaug_lrp",
+                "flow_lrp",
+            ),  # fmt: skip
         ),
         "box_low": Field((-1.0,), "of fixed: one number, or one per coordinate", low=-1, high=1),
         "box_high": Field((1.0,), "of fixed: one number, or one per coordinate", low=-1, high=1),
@@ -175,6 +187,15 @@ FIELDS: dict[str, Any] = {
             above=0,
             high=1,
         ),
+        "levels": Field((2, 3, -1), "of the LRPs: 0 to 3, -1 the whole picture", low=-1, high=3),
+        "sizes": Field(
+            (),
+            "of the LRPs: share of the side, per level; empty: what a unit sees",
+            above=0,
+            high=1,
+        ),
+        "level_bias": Field((), "of the LRPs: first preference per level; empty: 0, 3: 1, -1: 3"),
+        "gradient": Field("score", "of instaaug_lrp", choices=("score", "gumbel_softmax")),
         "covariance": Field("diagonal", "of gaussian", choices=("diagonal", "full")),
         "bijection": Field("coupling", "paper: coupling", choices=("coupling", "spline")),
         "layers": Field(12, "couplings or splines; Mario-Iggy in the paper: 4", low=1),
@@ -190,7 +211,8 @@ FIELDS: dict[str, Any] = {
         ),
         "base": Field("mixture", "of the flow", choices=("mixture", "box", "unit_box")),
         "components": Field(10, "of the mixture: 1, 10, 30 or 90 in the paper", low=1),
-        "loc_std": Field(0.8, "half-range of the first centres", low=0, high=0.99),
+        "loc_start": Field("random", "of the first centres", choices=("random", "even")),
+        "loc_std": Field(0.8, "half-range of random first centres", low=0, high=0.99),
         "start_scale": Field(0.1, "first std of a component, half the first box width", above=0),
         "gumbel": Field(
             "hard",
@@ -206,6 +228,7 @@ FIELDS: dict[str, Any] = {
         "include_original": Field(
             value=True, about="add the cross-entropy of the untransformed image"
         ),
+        "baseline": Field(value=True, about="of the score function: the mean of the other losses"),
         "copies_per_chunk": Field(0, "views at a time, to save memory; 0: all", low=0),
         "chunk_statistics": Field(value=False, about="allow chunks with batch norm"),
         "burn_in_epochs": Field(0, "of the classifier alone, the density frozen", low=0),

@@ -51,16 +51,18 @@ def score_function_term(
     losses: jax.Array,
     log_prob: jax.Array,
     *,
+    baseline: bool = True,
     over_devices: Callable[[jax.Array], jax.Array] = lambda value: value,
     devices: int = 1,
 ) -> jax.Array:
     """Zero in value; its gradient is that of E[loss] for samples that carry none.
 
-    grad = mean(stop(losses - baseline) grad log g), baseline = mean over the other samples
+    grad = mean(stop(losses - b) grad log g), b = mean over the other samples, or 0
 
     Args:
         losses: (n, N) loss of every sample.
         log_prob: (n, N) log g of the same samples.
+        baseline: subtract b; without it the gradient is the same on average, and noisier.
         over_devices: mean over the devices that hold other parts of the batch.
         devices: their number.
 
@@ -69,5 +71,5 @@ def score_function_term(
     total = losses.size * devices
     # Leaving x out of the mean is a factor: x - (S - x) / (M - 1) = M / (M - 1) (x - S / M).
     centred = losses - over_devices(jnp.mean(losses))
-    weight = lax.stop_gradient(centred * (total / max(total - 1, 1)))
+    weight = lax.stop_gradient(centred * (total / max(total - 1, 1)) if baseline else losses)
     return jnp.mean(weight * (log_prob - lax.stop_gradient(log_prob)))

@@ -55,6 +55,7 @@ class Objective:
         copies: n, sampled views per image.
         average: where the views are averaged, see `objectives.view_cross_entropy`.
         include_original: add the cross-entropy of the untransformed images.
+        baseline: of the score function, see `objectives.score_function_term`.
         copies_per_chunk: views that go through the classifier together; they are made and
             classified again when the gradient needs them, so memory holds one chunk, for one more
             forward pass. 0: all at once.
@@ -67,6 +68,7 @@ class Objective:
     copies: int = 1
     average: Average = "losses"
     include_original: bool = True
+    baseline: bool = True
     copies_per_chunk: int = 0
     chunk_statistics: bool = False
 
@@ -324,9 +326,11 @@ def make_step(
         value = loss
         if not distribution.reparameterized:
             each = jax.vmap(lambda x: view_cross_entropy(x[None], labels, "losses"))(logits)
+            score, cost = distribution.scored(density, theta, log_prob)
             loss = loss + score_function_term(
-                each + alpha * log_prob,
-                log_prob,
+                each + alpha * cost,
+                score,
+                baseline=objective.baseline,
                 over_devices=place.mean,
                 devices=place.shards,
             )

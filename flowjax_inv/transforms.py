@@ -397,29 +397,33 @@ class Crop(Transform):
     """Cut a box out of images and blow it up to the whole picture.
 
     size = max_size + (theta_size - 1) (max_size - min_size) / 2       for width and height
-    centre = theta_centre (1 - size)                                   for x and y
+    centre = theta_centre (1 - size)    "room"                         for x and y
+    centre = theta_centre               "picture"
 
-    Sizes are fractions of the picture (the half-width of the box in normalised positions); the
-    centre has the room that the size leaves, so inside the unit box the crop is inside the
-    picture. theta = 0 is the centre crop of the middle size.
+    Sizes are fractions of the picture (the half-width of the box in normalised positions). In
+    "room" the centre has the room that the size leaves, so inside the unit box the crop is inside
+    the picture; in "picture" the centre is anywhere in the picture, and the crop may leave it.
+    theta = 0 is the centre crop of the middle size.
 
     Args:
         min_size: smallest size, > 0.
         max_size: largest size, at most 1.
-        padding: "zeros" or "border"; matters only outside the unit box.
+        centre: "room" or "picture".
+        padding: "zeros" or "border"; for "room" it matters only outside the unit box.
         align_corners: the pixel-centre rule.
 
     Convention: as all matrices here: [[width, 0, x], [0, height, y], [0, 0, 1]]. The identity has
         sizes 1: theta = 1 if max_size is 1, else outside the box. Inverses and compositions are
-        taken among all x -> size x + centre, size > 0: they may lie outside the box, and a pure
-        translation (size 1 off the centre) has no theta: NaN.
+        taken among all x -> size x + centre, size > 0: they may lie outside the box, and in "room"
+        a pure translation (size 1 off the centre) has no theta: NaN.
 
     Raises:
-        ValueError: if not 0 < min_size < max_size <= 1.
+        ValueError: if not 0 < min_size < max_size <= 1, or for an unknown `centre`.
     """
 
     min_size: float = 0.25
     max_size: float = 1.0
+    centre: str = "room"
     half_range: tuple[float, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -429,6 +433,7 @@ class Crop(Transform):
                 f"Crop(min_size={self.min_size}, max_size={self.max_size}) wants fractions of the "
                 "picture, 0 < min_size < max_size <= 1."
             )
+        warps.check_name("centre", self.centre, ("room", "picture"))
         span = 0.5 * (self.max_size - self.min_size)
         object.__setattr__(self, "half_range", (1.0, 1.0, span, span))
         super().__post_init__()
@@ -440,8 +445,10 @@ class Crop(Transform):
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Centres count in the room left; sizes, from the middle size, in pictures."""
-        return ("room left", "room left", "picture widths", "picture heights")
+        """Of centres: room left, or half pictures; of sizes, from the middle size: pictures."""
+        room = ("room left", "room left")
+        centres = room if self.centre == "room" else ("half-widths", "half-heights")
+        return (*centres, "picture widths", "picture heights")
 
     @property
     def commutative(self) -> bool:
@@ -458,7 +465,8 @@ class Crop(Transform):
         """Return (..., 4): centre_x, centre_y, half_width, half_height, for `warps.crop`."""
         theta = self._check(theta)
         size = self.max_size + (theta[..., 2:] - 1.0) * self.half_range[2]
-        return jnp.concatenate([theta[..., :2] * (1.0 - size), size], axis=-1)
+        room = 1.0 - size if self.centre == "room" else 1.0
+        return jnp.concatenate([theta[..., :2] * room, size], axis=-1)
 
     def matrix(self, theta: ArrayLike) -> jax.Array:
         """Return the matrices (..., 3, 3) of theta (..., 4), output to input."""
@@ -470,11 +478,13 @@ class Crop(Transform):
         """Return theta (..., 4) of matrices that only scale and shift; undoes `matrix`."""
         matrix = as_matrices(matrix)
         size = jnp.stack([matrix[..., 0, 0], matrix[..., 1, 1]], axis=-1)
-        centre, room = matrix[..., :2, 2], 1.0 - size
-        # With no room left (up to rounding) only the middle can be said.
-        full = jnp.abs(room) < 1e-6
-        middle = jnp.where(jnp.abs(centre) < 1e-5, 0.0, jnp.nan)
-        centre = jnp.where(full, middle, centre / jnp.where(full, 1.0, room))
+        centre = matrix[..., :2, 2]
+        if self.centre == "room":
+            room = 1.0 - size
+            # With no room left (up to rounding) only the middle can be said.
+            full = jnp.abs(room) < 1e-6
+            middle = jnp.where(jnp.abs(centre) < 1e-5, 0.0, jnp.nan)
+            centre = jnp.where(full, middle, centre / jnp.where(full, 1.0, room))
         size = 1.0 + (size - self.max_size) / self.half_range[2]
         return jnp.concatenate([centre, size], axis=-1)
 

@@ -222,6 +222,18 @@ def test_a_range_always_holds_what_does_nothing(cls: Any) -> None:
     assert float(theta.max()) <= 1
 
 
+def test_an_even_start_gives_every_region_of_the_box_its_share() -> None:
+    """30 components: about a third of the mass in every third; couplings start near the identity."""
+    for dim in (1, 3):
+        module = flow(
+            dim, components=30, loc_start="even", tanh_width=0.5, start_scale=0.01, layers=1
+        )
+        theta = applied(module).sample(seed=jax.random.key(0), sample_shape=(20_000,))
+        shares = [jnp.mean(jnp.abs(theta[..., 0] - c) < 1 / 3) for c in (-2 / 3, 0.0, 2 / 3)]
+        np.testing.assert_allclose(shares, 1 / 3, atol=0.05)
+        assert 0.4 < float(jnp.mean(theta[..., -1] < 0)) < 0.6
+
+
 def test_full_gaussian_correlates_and_diagonal_does_not() -> None:
     def correlation(covariance: str) -> np.ndarray:
         density = case(covariance, gaussian(2, covariance=covariance), 0.6).density()
@@ -241,6 +253,7 @@ def test_full_gaussian_correlates_and_diagonal_does_not() -> None:
         (Fixed(dim=1, box_high=(1.5,)), "want -1 <= low < high <= 1"),
         (Augerino(dim=1, start_half_range=(1.0,)), "start_half_range=.*above 0.0001 and below 1"),
         (gaussian(2, covariance="round"), 'covariance is "round"; allowed: diagonal, full'),
+        (flow(1, loc_start="middle"), 'loc_start is "middle"; allowed: random, even'),
     ],
 )
 def test_refusals(module: ConditionalDistribution, text: str) -> None:

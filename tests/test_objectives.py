@@ -42,16 +42,29 @@ def test_unknown_average() -> None:
         view_cross_entropy(LOGITS, LABELS, average)
 
 
-def test_score_function_gradient_is_that_of_the_expectation() -> None:
+@pytest.mark.parametrize("baseline", [True, False])
+def test_score_function_gradient_is_that_of_the_expectation(baseline: bool) -> None:
     """E[h(x)] for x ~ Bernoulli(sigmoid(w)): gradient p (1 - p) (h(1) - h(0)), value zero."""
 
     def term(w: jax.Array, key: jax.Array) -> jax.Array:
         p = jax.nn.sigmoid(w)
         x = jax.lax.stop_gradient(jax.random.bernoulli(key, p, (1, 50_000)).astype(jnp.float32))
         log_prob = x * jnp.log(p) + (1 - x) * jnp.log1p(-p)
-        return score_function_term(3.0 * x + 1.0, log_prob)
+        return score_function_term(3.0 * x + 1.0, log_prob, baseline=baseline)
 
     value, gradient = jax.value_and_grad(term)(jnp.float32(0.4), jax.random.key(0))
     p = 1 / (1 + np.exp(-0.4))
     assert abs(float(value)) < 1e-6
     assert float(gradient) == pytest.approx(3 * p * (1 - p), rel=0.02)
+
+
+def test_the_baseline_takes_the_noise_of_a_constant_away() -> None:
+    """Losses that are all alike push nowhere with it, and somewhere without."""
+    log_prob = jax.random.normal(jax.random.key(0), (2, 8))
+
+    def push(baseline: bool) -> jax.Array:
+        term = lambda x: score_function_term(jnp.ones((2, 8)), x, baseline=baseline)  # noqa: E731
+        return jnp.abs(jax.grad(term)(log_prob)).max()
+
+    assert float(push(True)) < 1e-7
+    assert float(push(False)) == pytest.approx(1 / 16)

@@ -26,6 +26,7 @@ TRANSFORMS = [
     Decoupled(tuple("abcdef"), half_range=(0.5, 0.6, 0.3, 0.4, 0.5, 0.2), align_corners=False),
     Crop(),
     Crop(min_size=0.3, max_size=0.8, align_corners=False, padding="border"),
+    Crop(centre="picture", align_corners=False),
 ]
 LAWS = [
     laws.labels_fit,
@@ -207,9 +208,20 @@ def test_crops_of_the_box_are_inside_the_picture():
     assert bool(jnp.any(jnp.abs(transform.identity) > 1))
 
 
-def test_a_pure_translation_is_no_crop():
+def test_centres_in_the_picture_do_not_hang_on_the_size():
+    theta = jnp.array([[0.5, -0.9, -1.0, 0.0], [0.5, -0.9, 1.0, 1.0], [-1.0, 1.0, 0.0, 0.0]])
+    transform = Crop(min_size=0.2, max_size=1.0, centre="picture")
+    expected = [[0.5, -0.9, 0.2, 0.6], [0.5, -0.9, 1.0, 1.0], [-1.0, 1.0, 0.6, 0.6]]
+    np.testing.assert_allclose(transform.boxes(theta), expected, rtol=1e-6)
+    assert not bool(jnp.all(transform.valid_mask(theta[1], 9, 13)))  # it may leave the picture
+    assert transform.units[:2] == ("half-widths", "half-heights")
+    assert Crop().units[:2] == ("room left", "room left")
+
+
+def test_a_pure_translation_is_a_crop_where_the_centre_is_free():
     shift = jnp.eye(3).at[0, 2].set(0.3)
     assert bool(jnp.isnan(Crop().coordinates(shift)[0]))
+    np.testing.assert_allclose(Crop(centre="picture").coordinates(shift), [0.3, 0, 1, 1], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -234,6 +246,7 @@ def test_a_pure_translation_is_no_crop():
         (lambda: Crop(min_size=0.0), r"0 < min_size < max_size <= 1"),
         (lambda: Crop(min_size=0.7, max_size=0.7), r"0 < min_size < max_size <= 1"),
         (lambda: Crop(max_size=1.5), r"0 < min_size < max_size <= 1"),
+        (lambda: Crop(centre="middle"), r"centre='middle'.*room, picture"),
         (lambda: Affine("rotation").matrix(0.5), r"theta has shape \(\)"),
         (lambda: exp(jnp.eye(2)), r"matrices have shape \(2, 2\)"),
         (lambda: log(jnp.zeros(3)), r"matrices have shape \(3,\)"),

@@ -31,8 +31,8 @@ class ConditionalDistribution(nn.Module):
         dim: number of coordinates of theta.
 
     Class attributes:
-        reparameterized: True if samples carry gradients to the parameters. Otherwise the objective
-            adds a score-function term.
+        reparameterized: True if samples carry gradients to the parameters, or a property that says
+            so of an instance. Otherwise the objective adds a score-function term, see `scored`.
         has_density: False for point masses, which have no entropy to reward.
     """
 
@@ -55,6 +55,28 @@ class ConditionalDistribution(nn.Module):
         """
         del distribution
         return jnp.mean(log_prob)
+
+    def scored(
+        self, distribution: distrax.Distribution, theta: jax.Array, log_prob: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return log-probability and cost of samples whose choice carries no gradient, (n, N) each.
+
+        With s the first and c the second, grad E[h + alpha regularizer] =
+        E[(h + alpha c) grad s] + the gradient that flows through theta and `regularizer`.
+
+        Args:
+            distribution: what `__call__` returned.
+            theta: (n, N, d) samples drawn from it.
+            log_prob: (n, N) their log g.
+
+        Returns:
+            log-probability of that part of a sample which was drawn without a gradient, by default
+            log g; and what each sample adds to `regularizer`, by default log g, or 0 where the
+            regularizer is a closed form and not a mean over samples. Only `reparameterized=False`
+            asks for it.
+        """
+        del distribution, theta
+        return log_prob, log_prob
 
 
 def bounded(x: jax.Array, low: float, high: float) -> jax.Array:

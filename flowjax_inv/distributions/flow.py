@@ -93,7 +93,10 @@ class Flow(ConditionalDistribution):
         base: "mixture" (paper), "box" (learned uniform; the toy scripts), "unit_box" (uniform on
             [-1, 1]^d: nothing learned).
         components: K of the mixture. 1 digits, 10 Table 1, 30 rotation discovery, 90 three modes.
-        loc_std: half-range of the components' first centres.
+        loc_start: where the components' first centres lie: "random", uniform within `loc_std`
+            before the squash (paper); "even" (ours): spread evenly over the box after it, so
+            that every region begins with its share of the mass.
+        loc_std: half-range of the random first centres.
         start_scale: first standard deviation of the components; of a box, the first full width
             over 2.
         gumbel: "hard" (straight-through, exact samples) or "relaxed" (a surrogate, see
@@ -119,6 +122,7 @@ class Flow(ConditionalDistribution):
     circular_shift: bool = False
     base: Literal["mixture", "box", "unit_box"] = "mixture"
     components: int = 10
+    loc_start: Literal["random", "even"] = "random"
     loc_std: float = 0.8
     start_scale: float = 0.1
     gumbel: Literal["hard", "relaxed"] = "hard"
@@ -204,8 +208,7 @@ class Flow(ConditionalDistribution):
             loc = parameter("loc", jnp.zeros((self.dim,)))
             return UniformBox(loc, bounded(parameter("log_width", free), *_BOX))
         shape = (self.components, self.dim)
-        uniform = np.random.RandomState(self.permutation_seed).uniform(-1.0, 1.0, shape)
-        loc = parameter("loc", unbounded(jnp.asarray(uniform * self.loc_std, jnp.float32), -1, 1))
+        loc = parameter("loc", unbounded(jnp.asarray(self._centres(shape), jnp.float32), -1, 1))
         log_scale = np.clip(start_scale, _SCALES[0] + 0.01, _SCALES[1] - 0.01)
         free = unbounded(jnp.full(shape, log_scale), *_SCALES)
         return GaussianMixture(
@@ -215,3 +218,18 @@ class Flow(ConditionalDistribution):
             temperature=self.temperature,
             hard=self.gumbel == "hard",
         )
+
+    def _centres(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the first centres (K, d) of the components, before the squash."""
+        if self.loc_start == "random":
+            random = np.random.RandomState(self.permutation_seed)
+            return random.uniform(-1.0, 1.0, shape) * self.loc_std
+        if self.loc_start != "even":
+            raise ValueError(f'loc_start is "{self.loc_start}"; allowed: random, even.')
+        # The first coordinate in equal steps, the others by multiples of irrational numbers
+        # (Kronecker's sequence), which fill the box evenly for any number of components.
+        rate = np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0][: self.dim])
+        number = np.arange(self.components)[:, None] + 0.5
+        share = (number * rate) % 1.0
+        share[:, 0] = number[:, 0] / self.components
+        return np.clip(self.tanh_width * np.arctanh(2.0 * share - 1.0), -0.99, 0.99)

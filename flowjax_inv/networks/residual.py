@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from flowjax_inv.convolutions import Conv, Implementation, uniform_fan_in
 
-__all__ = ["FixupResNet", "PreActResNet18"]
+__all__ = ["FixupResNet", "PreActResNet18", "he_conv", "he_normal", "preact_block"]
 
 
 class FixupResNet(nn.Module):
@@ -108,43 +108,82 @@ class PreActResNet18(nn.Module):
     def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
         """Map images (N, H, W, C) to (N, features)."""
         _check_images(images, "PreActResNet18")
-        # Its variance is that after truncation, as in the code: std = sqrt(2 / fan_in) / 0.8796.
-        he = nn.initializers.variance_scaling(2.0, "fan_in", "truncated_normal")
-
-        def convolution(name: str, channels: int, kernel: int, stride: int) -> Conv:
-            return Conv(
-                channels,
-                kernel,
-                stride=stride,
-                padding=kernel // 2,
-                use_bias=False,
-                conv=self.conv,
-                kernel_init=he,
-                name=name,
-            )
-
-        def norm(name: str, x: jax.Array) -> jax.Array:
-            return nn.BatchNorm(
-                use_running_average=not train,
-                momentum=0.9,
-                use_fast_variance=False,
-                axis_name=self.axis_name,
-                name=name,
-            )(x)
-
-        x = convolution("conv", 64, 3, 2)(images)
+        x = he_conv("conv", 64, 3, 2, self.conv)(images)
         for block in range(8):
             channels, stride = 64 * 2 ** (block // 2), 2 if block in (2, 4, 6) else 1
-            a = nn.relu(norm(f"block{block}_norm1", x))
-            narrow = channels != x.shape[-1]
-            shortcut = (
-                convolution(f"block{block}_shortcut", channels, 1, stride)(a) if narrow else x
+            x = preact_block(
+                x,
+                f"block{block}",
+                channels,
+                stride,
+                train=train,
+                conv=self.conv,
+                axis_name=self.axis_name,
             )
-            h = convolution(f"block{block}_conv1", channels, 3, stride)(a)
-            h = nn.relu(norm(f"block{block}_norm2", h))
-            x = convolution(f"block{block}_conv2", channels, 3, 1)(h) + shortcut
         start = nn.initializers.normal(0.01)
         return nn.Dense(self.features, kernel_init=start, name="head")(jnp.mean(x, axis=(1, 2)))
+
+
+def he_normal(divisor: float = 1.0) -> nn.initializers.Initializer:
+    """Return He's initializer, truncated, its standard deviation divided by `divisor`.
+
+    The variance is that after truncation, as in InstaAug's code: std = sqrt(2 / fan_in) / 0.8796.
+    """
+    return nn.initializers.variance_scaling(2.0 / divisor**2, "fan_in", "truncated_normal")
+
+
+def he_conv(name: str, channels: int, kernel: int, stride: int, conv: Implementation) -> Conv:
+    """Return a convolution of PreActResNet-18: no bias, and He's start."""
+    return Conv(
+        channels,
+        kernel,
+        stride=stride,
+        padding=kernel // 2,
+        use_bias=False,
+        conv=conv,
+        kernel_init=he_normal(),
+        name=name,
+    )
+
+
+def preact_block(
+    x: jax.Array,
+    name: str,
+    channels: int,
+    stride: int,
+    *,
+    train: bool,
+    conv: Implementation,
+    axis_name: str | None,
+) -> jax.Array:
+    """Apply the block of PreActResNet-18, within the `__call__` of a module.
+
+    Args:
+        x: (N, H, W, C).
+        name: before the names of its layers.
+        channels: of the output.
+        stride: of the first convolution.
+        train, conv, axis_name: as in `PreActResNet18`.
+
+    Returns:
+        (N, ceil(H / stride), ceil(W / stride), channels).
+    """
+
+    def norm(part: str, x: jax.Array) -> jax.Array:
+        return nn.BatchNorm(
+            use_running_average=not train,
+            momentum=0.9,
+            use_fast_variance=False,
+            axis_name=axis_name,
+            name=f"{name}_{part}",
+        )(x)
+
+    a = nn.relu(norm("norm1", x))
+    same = stride == 1 and channels == x.shape[-1]
+    shortcut = x if same else he_conv(f"{name}_shortcut", channels, 1, stride, conv)(a)
+    h = he_conv(f"{name}_conv1", channels, 3, stride, conv)(a)
+    h = nn.relu(norm("norm2", h))
+    return he_conv(f"{name}_conv2", channels, 3, 1, conv)(h) + shortcut
 
 
 def _check_images(images: jax.Array, network: str) -> None:
