@@ -216,8 +216,8 @@ FIELDS: dict[str, Any] = {
         "start_scale": Field(0.1, "first std of a component, half the first box width", above=0),
         "gumbel": Field(
             "hard",
-            "hard: straight-through; relaxed: a surrogate density",
-            choices=("hard", "relaxed"),
+            "hard: straight-through; score: score function; relaxed: a surrogate density",
+            choices=("hard", "score", "relaxed"),
         ),
         "temperature": Field(0.05, "of the Gumbel-softmax", above=0),
         "base_projection_scale": Field(0.01, "first scale of the base's projection", low=0),

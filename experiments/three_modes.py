@@ -15,6 +15,8 @@ def get_config(variant: str = "") -> defaults.Config:
     recipes.check_variant(variant, ("smoke",))
     config = mario_iggy.get_config(variant)
     config.data.modes, config.data.half_range_degrees = 3, 30.0
+    if variant == "smoke":
+        config.data.train_size, config.data.test_size = 240, 36  # 12 arcs in all
     config.transform.subgroup = "rotation"
     # A circular spline alone stays in one mode: the mixture's components find the others.
     flow = config.distribution

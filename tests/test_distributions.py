@@ -109,15 +109,30 @@ def test_gradient(name: str) -> None:
 def test_straight_through_gives_the_weights_a_gradient_downhill() -> None:
     """E[z] of a two-component mixture: more weight right moves the mean right, and by about so."""
 
-    def mean(logit: jax.Array, key: jax.Array, hard: bool) -> jax.Array:
+    def mean(logit: jax.Array, key: jax.Array, gumbel: str) -> jax.Array:
         logits = jnp.stack([jnp.zeros(()), logit])[None]
         loc = jnp.array([[[-0.5], [0.5]]])
-        mixture = GaussianMixture(logits, loc, jnp.full_like(loc, -2), temperature=0.5, hard=hard)
+        mixture = GaussianMixture(
+            logits, loc, jnp.full_like(loc, -2), temperature=0.5, gumbel=gumbel
+        )
         return jnp.mean(mixture.sample(seed=key, sample_shape=(20_000,)))
 
-    gradient = jax.grad(mean)(jnp.zeros(()), jax.random.key(0), True)
+    gradient = jax.grad(mean)(jnp.zeros(()), jax.random.key(0), "hard")
     # d/dlogit of (p - 1/2) at p = 1/2 is 1/4; straight-through is biased towards less.
     assert 0.15 < gradient < 0.35
+    # Scored weights get nothing through the samples.
+    assert jax.grad(mean)(jnp.zeros(()), jax.random.key(0), "score") == 0
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_a_scored_mixture_has_the_gradient_of_the_expectation(dim: int) -> None:
+    """Score of the weights and gradients through the samples, together: as the step adds them up.
+
+    Against differences of quadrature, along one direction in all parameters.
+    """
+    tried = case("scored", flow(dim, gumbel="score", layers=2))
+    assert not tried.module.reparameterized
+    laws.gradient_is_that_of_the_expectation(tried, 0.004)
 
 
 def test_box_samples_carry_the_gradient_of_centre_and_width() -> None:
@@ -135,16 +150,16 @@ def test_box_samples_carry_the_gradient_of_centre_and_width() -> None:
 def test_hard_mixture_follows_its_density_and_relaxed_does_not() -> None:
     """Relaxed draws lie between components, where the mixture's density has nothing."""
 
-    def between(hard: bool) -> float:
+    def between(gumbel: str) -> float:
         loc = jnp.array([[[-0.8], [0.8]]])
         mixture = GaussianMixture(
-            jnp.zeros((1, 2)), loc, jnp.full_like(loc, -3), temperature=1.0, hard=hard
+            jnp.zeros((1, 2)), loc, jnp.full_like(loc, -3), temperature=1.0, gumbel=gumbel
         )
         z = mixture.sample(seed=jax.random.key(1), sample_shape=(4_000,))
         return float(jnp.mean(jnp.abs(z) < 0.5))
 
-    assert between(True) == 0.0
-    assert between(False) > 0.2
+    assert between("hard") == between("score") == 0.0
+    assert between("relaxed") > 0.2
 
 
 def test_identity_is_a_point_at_zero() -> None:
@@ -198,7 +213,7 @@ def test_the_reward_of_augerinos_code_ends_at_its_cut_off() -> None:
 
 def test_instaaug_is_not_symmetric_and_its_code_counts_half_widths() -> None:
     module = InstaAug(dim=1, embed=Pixels(), bonus="code", scales=(np.pi,))
-    variables = module.init(jax.random.key(0), laws.IMAGES)
+    variables: Any = module.init(jax.random.key(0), laws.IMAGES)
     limits = -np.log(1 / np.array([[0.2], [0.6]]) - 1)  # as sigmoid's argument
     variables["params"]["half_ranges"] = jnp.asarray(limits, jnp.float32)
     variables["params"]["half_ranges_projection"]["kernel"] *= 0.0
@@ -223,7 +238,7 @@ def test_a_range_always_holds_what_does_nothing(cls: Any) -> None:
 
 
 def test_an_even_start_gives_every_region_of_the_box_its_share() -> None:
-    """30 components: about a third of the mass in every third; couplings start near the identity."""
+    """About a third of the mass in every third; the couplings start near the identity."""
     for dim in (1, 3):
         module = flow(
             dim, components=30, loc_start="even", tanh_width=0.5, start_scale=0.01, layers=1
@@ -265,7 +280,7 @@ def test_refusals(module: ConditionalDistribution, text: str) -> None:
 def test_unknown_bonus_is_refused(cls: Any) -> None:
     embed: Any = {"embed": Pixels()} if cls is InstaAug else {}
     with pytest.raises(ValueError, match='bonus is "volume"; allowed: paper, code, entropy'):
-        bonus(cls(dim=1, bonus="volume", **embed))
+        bonus(cls(dim=1, **{"bonus": "volume"}, **embed))
 
 
 def test_circular_density_has_no_step_at_the_seam() -> None:

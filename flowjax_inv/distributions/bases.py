@@ -104,13 +104,15 @@ class GaussianMixture(distrax.Distribution):
     With `hard`, the value of w is the one-hot draw, so z follows the mixture exactly, and only the
     gradient is that of the soft draw (straight-through): useful and biased. Without it z is a
     blend of components, which does not follow the mixture: log_prob is then a surrogate.
+    With "score" the draw is hard too, and the weights get no gradient through it at all: theirs is
+    a score function's, of `log_weight`.
 
     Args:
         logits: (N, K).
         loc: (N, K, d).
         log_scale: (N, K, d).
         temperature: of the Gumbel-softmax.
-        hard: straight-through (True) or relaxed (False).
+        gumbel: "hard" (straight-through), "relaxed" or "score".
 
     Source: flow paper section 4 and its code. There the density divides by exp(log_scale) + 1e-3
         but normalises by exp(log_scale), and log_prob hides the weights from the gradient.
@@ -123,11 +125,11 @@ class GaussianMixture(distrax.Distribution):
         log_scale: jax.Array,
         *,
         temperature: float,
-        hard: bool,
+        gumbel: str,
     ):
         super().__init__()
         self.logits, self.loc, self.log_scale = logits, loc, log_scale
-        self.temperature, self.hard = temperature, hard
+        self.temperature, self.gumbel = temperature, gumbel
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -144,16 +146,30 @@ class GaussianMixture(distrax.Distribution):
         noise = draw_noise(jax.random.gumbel, key_component, n, self.logits.shape)
         scores = jax.nn.log_softmax(self.logits) + noise
         weights = jax.nn.softmax(scores / self.temperature)
-        if self.hard:
+        if self.gumbel != "relaxed":
             chosen = jax.nn.one_hot(jnp.argmax(scores, -1), scores.shape[-1], dtype=scores.dtype)
             # Zero in value, the soft draw in gradient; this order keeps the one-hot value exact.
-            weights = chosen + (weights - jax.lax.stop_gradient(weights))
+            soft = weights - jax.lax.stop_gradient(weights) if self.gumbel == "hard" else 0.0
+            weights = chosen + soft
         loc = jnp.einsum("...k,...kd->...d", weights, self.loc)
         scale = jnp.einsum("...k,...kd->...d", weights, jnp.exp(self.log_scale))
         return loc + scale * draw_noise(jax.random.normal, key_normal, n, loc.shape[1:])
 
     def log_prob(self, value: jax.Array) -> jax.Array:
         """Return the log density of value (..., N, d): (..., N)."""
+        return jax.nn.logsumexp(jax.nn.log_softmax(self.logits) + self._of_each(value), axis=-1)
+
+    def log_weight(self, value: jax.Array) -> jax.Array:
+        """Return log_prob with the gradient of the weights alone: their score, (..., N).
+
+        It is the mean, given the value, of the score of the component that was drawn: equal in
+        expectation, and less noisy.
+        """
+        fixed = jax.lax.stop_gradient(self._of_each(value))
+        return jax.nn.logsumexp(jax.nn.log_softmax(self.logits) + fixed, axis=-1)
+
+    def _of_each(self, value: jax.Array) -> jax.Array:
+        """Return the log density (..., N, K) of every component."""
         standard = (value[..., None, :] - self.loc) * jnp.exp(-self.log_scale)
         each = -0.5 * standard**2 - self.log_scale - 0.5 * np.log(2.0 * np.pi)
-        return jax.nn.logsumexp(jax.nn.log_softmax(self.logits) + jnp.sum(each, -1), axis=-1)
+        return jnp.sum(each, axis=-1)

@@ -470,11 +470,16 @@ class FlowLRP(_OverCrops, Flow):
     Source: ours. "Flow with LRP" is a row of the flow paper's Table 1 that no source defines.
     """
 
-    reparameterized = False
+    @property
+    def reparameterized(self) -> bool:
+        """Whether samples carry the gradient of all parameters: not of the choice of the crop."""
+        return False
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:
         """Return the density of every image in (N, H, W, C)."""
+        if self.gumbel == "score":
+            raise ValueError('gumbel is "score"; FlowLRP scores its crops: take hard or relaxed.')
         crops, cells = self._categorical(images, train=train)
         if len(np.unique(np.round(cells.boxes[:, 2:], 6), axis=0)) < len(self.levels):
             first = np.cumsum([0, *map(len, cells.kept[:-1])])

@@ -99,7 +99,9 @@ class Flow(ConditionalDistribution):
         loc_std: half-range of the random first centres.
         start_scale: first standard deviation of the components; of a box, the first full width
             over 2.
-        gumbel: "hard" (straight-through, exact samples) or "relaxed" (a surrogate, see
+        gumbel: how the mixture's weights learn: "hard" (straight-through: exact samples, a biased
+            gradient), "score" (ours: exact samples, a score function for the weights and gradients
+            through the samples for all else: unbiased) or "relaxed" (a surrogate, see
             `GaussianMixture`).
         temperature: of the Gumbel-softmax. Code 0.05 by default, 0.1 in its runs.
         base_projection_scale: factor on the start of the projection of e to the base's parameters.
@@ -125,7 +127,7 @@ class Flow(ConditionalDistribution):
     loc_start: Literal["random", "even"] = "random"
     loc_std: float = 0.8
     start_scale: float = 0.1
-    gumbel: Literal["hard", "relaxed"] = "hard"
+    gumbel: Literal["hard", "score", "relaxed"] = "hard"
     temperature: float = 0.05
     base_projection_scale: float = 0.01
 
@@ -142,6 +144,19 @@ class Flow(ConditionalDistribution):
         if self.circular_shift and any(self._periodic):
             chain.append(self._shift(embedding))
         return FlowDistribution(self._base(embedding), distrax.Chain(chain[::-1]))
+
+    @property
+    def reparameterized(self) -> bool:
+        """Whether samples carry the gradient of all parameters."""
+        return self.base != "mixture" or self.gumbel != "score"
+
+    def scored(
+        self, distribution: distrax.Distribution, theta: jax.Array, log_prob: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the score of the mixture's weights, and log g."""
+        flow: Any = distribution
+        z = jax.lax.stop_gradient(flow.bijector.inverse(theta))
+        return flow.base.log_weight(z), log_prob
 
     @property
     def _periodic(self) -> tuple[bool, ...]:
@@ -216,7 +231,7 @@ class Flow(ConditionalDistribution):
             bounded(loc, -1.0, 1.0),
             bounded(parameter("log_scale", free), *_SCALES),
             temperature=self.temperature,
-            hard=self.gumbel == "hard",
+            gumbel=self.gumbel,
         )
 
     def _centres(self, shape: tuple[int, ...]) -> np.ndarray:
