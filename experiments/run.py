@@ -19,7 +19,7 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import build, defaults, evaluate
+from experiments import build, defaults, densities, evaluate
 from experiments.allocator import keep_freed_memory
 from experiments.command_line import UsageError, check_arguments, leave, portable
 from experiments.progress import Progress
@@ -119,14 +119,10 @@ def train_and_evaluate(
         normalization=normalization,
         placement=place,
     )
-    arcs_fn = evaluate.make_arc_shares(
-        distribution,
-        transform,
-        data,
-        config,
-        normalization=normalization,
-        key=jax.random.key(config.seed),
+    subject = densities.Subject(
+        distribution, transform, data, normalization, config, jax.random.key(config.seed)
     )
+    arcs_fn = densities.make_arc_shares(subject)
 
     def variables(name: str) -> dict[str, Any]:
         return {"params": state.params[name], "batch_stats": state.batch_stats[name]}
@@ -200,16 +196,8 @@ def train_and_evaluate(
     results, arrays = {}, {}
     if distribution.has_density:
         poses_known = data.centres_degrees is not None and "rotation" in transform.names
-        measure = evaluate.density_by_pose if poses_known else evaluate.density_on_images
-        results, arrays = measure(
-            distribution,
-            transform,
-            both["distribution"],
-            data,
-            config,
-            normalization=normalization,
-            key=state.key,
-        )
+        measure = densities.by_pose if poses_known else densities.on_images
+        results, arrays = measure(subject, both["distribution"])
     results |= evaluate.averaged_accuracies(
         classifier,
         distribution,

@@ -117,6 +117,11 @@ VARIANTS = {
     },
     "decoupled": {"transform__name": "decoupled"},
     "crop": {"transform__name": "crop"},
+    "instaaug": {"distribution__name": "instaaug", "controller__name": "patient_band"},
+    "lrp": {
+        "transform__name": "crop", "transform__centre": "picture",
+        "distribution__name": "instaaug_lrp", "distribution__levels": (2, -1),
+    },
     "band_and_burn_in": {"controller__name": "band", "objective__burn_in_epochs": 1},
     "pmap": {"parallel": "pmap", "classifier__batch_norm": True},
     "chunks": {"objective__copies": 4, "objective__copies_per_chunk": 2},
@@ -133,7 +138,7 @@ def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
     results = train_and_evaluate(smoke(**VARIANTS[name]), tmp_path / name)
     assert 0 <= results["test_accuracy_averaged"] <= 1
     assert (tmp_path / name / "report.html").stat().st_size > 10_000
-    if name in ("identity", "crop", "decoupled"):
+    if name in ("identity", "crop", "decoupled", "lrp"):
         assert "half_range_degrees" not in results
     else:
         assert np.isfinite(results["half_range_degrees"])
@@ -145,6 +150,7 @@ SETS = {  # experiment: side, channels, classes, images per class
     "cifar10": (32, 3, 10, 20),
     "cifar10_lt": (32, 3, 10, 40),
     "cifar10_layer13": (32, 3, 10, 20),
+    "selective": (28, 1, 10, 40),
     "tinyin": (64, 3, 200, 20),
 }
 
@@ -169,6 +175,8 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
     assert 0 <= results["test_accuracy_averaged"] <= 1
     assert results["evaluation_rule"] == "plain"
     assert np.isfinite(results["entropy"])
+    followed = [key for key in results if key.startswith("arc_share_class ")]
+    assert len(followed) == (5 if name == "selective" else 10 if "mnist" in name else 0)
     assert "noise" in (tmp_path / name / "report.html").read_text()
 
 

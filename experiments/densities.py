@@ -1,0 +1,291 @@
+"""The learned density of a run: at known poses, on images whose pose nobody knows, over time."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.defaults import Config
+from flowjax_inv import metrics
+from flowjax_inv.data.batches import padded_batches
+from flowjax_inv.data.pixels import Normalization
+from flowjax_inv.data.sets import DataSet
+from flowjax_inv.data.sprites import load_sprites, turned
+from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.training import edge_share
+from flowjax_inv.transforms import Transform
+
+__all__ = ["Subject", "by_pose", "make_arc_shares", "on_images"]
+
+_STREAM_DENSITY, _STREAM_ARCS = 3, 6  # beside those of training.py and evaluate.py
+_ARC_IMAGES = 20  # per class: those whose arcs are followed through training
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What is measured, and on what.
+
+    Attributes:
+        distribution: the module.
+        transform: whose coordinates it draws.
+        data: the set; its test split is measured.
+        normalization: of stored pixels.
+        config: of the run.
+        key: of the run.
+    """
+
+    distribution: ConditionalDistribution
+    transform: Transform
+    data: DataSet
+    normalization: Normalization
+    config: Config
+    key: jax.Array
+
+    @property
+    def section(self) -> Config:
+        """The fields of the evaluation."""
+        return self.config.evaluation
+
+    def fold_key(self, stream: int) -> jax.Array:
+        """Return the key of one stream."""
+        return jax.random.fold_in(self.key, stream)
+
+
+def make_arc_shares(subject: Subject) -> Callable[[Any], dict[str, jax.Array]] | None:
+    """Return variables -> arc_share_CLASS: how much of the circle a class's images are turned by.
+
+    The mean over the first test images of a class of `metrics.arc_share`, as device scalars; None
+    where there is no rotation over the whole circle, or no density.
+    """
+    distribution, transform, data = subject.distribution, subject.transform, subject.data
+    if not (distribution.has_density and "rotation" in transform.names):
+        return None
+    axis = transform.names.index("rotation")
+    if transform.half_range[axis] < 180.0:
+        return None
+    classes = len(data.class_names)
+    chosen = [np.flatnonzero(data.test.labels == c)[:_ARC_IMAGES] for c in range(classes)]
+    images = jnp.asarray(data.test.images[np.concatenate(chosen)])
+    sizes = np.array([len(index) for index in chosen])
+    of_class = np.repeat(np.arange(classes), sizes)
+
+    @jax.jit
+    def arcs(variables: Any, images: jax.Array, key: jax.Array) -> list[jax.Array]:
+        density: Any = distribution.apply(variables, subject.normalization(images), train=False)
+        theta = density.sample(seed=key, sample_shape=(subject.section.density_samples,))
+        shares = metrics.arc_share(jnp.moveaxis(theta[..., axis], 0, -1) * 180.0)
+        sums = jnp.zeros(classes).at[of_class].add(shares)
+        return list(sums / np.maximum(sizes, 1))
+
+    def measure(variables: Any) -> dict[str, jax.Array]:
+        found = arcs(variables, images, subject.fold_key(_STREAM_ARCS))
+        return {
+            f"arc_share_{name}": share
+            for name, share, size in zip(data.class_names, found, sizes, strict=True)
+            if size
+        }
+
+    return measure
+
+
+def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Measure the densities of test images whose pose nobody knows.
+
+    Ranges are (p99 - p1) / 2 / 0.98 of theta, times the transform's half-range: of a uniform
+    density, its half-width.
+
+    Returns:
+        Figures for results.json, and arrays for evaluation.npz (see report/page.py).
+    """
+    data, section, normalization = subject.data, subject.section, subject.normalization
+    distribution, transform = subject.distribution, subject.transform
+    # Evenly over the split: official test sets may be ordered.
+    count = min(section.density_images, len(data.test))
+    chosen = np.linspace(0, len(data.test) - 1, count).astype(int)
+    images, labels = data.test.images[chosen], data.test.labels[chosen]
+    names = np.asarray(data.class_names)
+    # One image of each of twelve classes, evenly from all, or two where there are few.
+    rows = np.unique(np.linspace(0, len(names) - 1, min(len(names), 12)).astype(int))
+    each = 2 if len(rows) <= 6 else 1
+    shown = np.concatenate([np.flatnonzero(data.test.labels == c)[:each] for c in rows])
+    box = np.asarray(transform.half_range, np.float32)
+
+    @jax.jit
+    def sampled(variables: Any, images: jax.Array, key: jax.Array) -> tuple[jax.Array, ...]:
+        density: Any = distribution.apply(variables, normalization(images), train=False)
+        theta, log_prob = density.sample_and_log_prob(
+            seed=key, sample_shape=(section.density_samples,)
+        )
+        low, high = jnp.percentile(theta, jnp.array([1.0, 99.0]), axis=0)
+        ranges = (high - low) / 2 / 0.98 * box
+        return ranges, -jnp.mean(log_prob, axis=0), edge_share(theta, transform.periodic)
+
+    @jax.jit
+    def seen(variables: Any, images: jax.Array, key: jax.Array) -> jax.Array:
+        pixels = normalization(images)
+        density: Any = distribution.apply(variables, pixels, train=False)
+        views = transform(pixels, density.sample(seed=key, sample_shape=(10,)))
+        return jnp.round(normalization.undo(jnp.moveaxis(views, 0, 1)) * 255).astype(jnp.uint8)
+
+    key = subject.fold_key(_STREAM_DENSITY)
+    parts = [
+        sampled(variables, jnp.asarray(images[index]), jax.random.fold_in(key, number))
+        for number, (index, _) in enumerate(padded_batches(count, min(section.batch_size, count)))
+    ]
+    ranges, entropy = (np.concatenate([np.asarray(p[i]) for p in parts])[:count] for i in (0, 1))
+    shown_images = data.test.images[shown]
+    arrays = _turns(subject, variables) if "rotation" in transform.names else {}
+    results = {
+        "entropy": float(entropy.mean()),
+        "saturated_share": float(np.mean([float(part[2]) for part in parts])),
+    } | {
+        f"half_range_{name}": float(value)
+        for name, value in zip(transform.names, ranges.mean(0), strict=True)
+    }
+    arrays |= {
+        "class_names": names,
+        "coordinate_names": np.asarray(transform.names),
+        "coordinate_units": np.asarray(transform.units),
+        "coordinate_half_ranges": box,
+        "image_labels": labels,
+        "image_entropy": entropy.astype(np.float32),
+        "image_ranges": ranges.astype(np.float32),
+        "shown_images": shown_images,
+        "shown_labels": data.test.labels[shown],
+        "shown_views": np.asarray(seen(variables, jnp.asarray(shown_images), key)),
+    }
+    return results, arrays
+
+
+def _turns(subject: Subject, variables: Any) -> dict[str, np.ndarray]:
+    """Sample rotations of the first five test images of every class, for circles to be drawn."""
+    data, transform = subject.data, subject.transform
+    each, axis = 5, transform.names.index("rotation")
+    classes = len(data.class_names)
+    of_class = [np.flatnonzero(data.test.labels == c)[:each] for c in range(classes)]
+    if any(len(index) < each for index in of_class):
+        return {}
+    images = data.test.images[np.stack(of_class)]
+
+    @jax.jit
+    def rotations(variables: Any, images: jax.Array, key: jax.Array) -> jax.Array:
+        density: Any = subject.distribution.apply(
+            variables, subject.normalization(images), train=False
+        )
+        theta = density.sample(seed=key, sample_shape=(subject.section.density_samples,))
+        return jnp.moveaxis(theta[..., axis], 0, -1) * transform.half_range[axis]
+
+    flat = jnp.asarray(images.reshape(-1, *images.shape[2:]))
+    turns = np.asarray(rotations(variables, flat, subject.fold_key(_STREAM_DENSITY)))
+    return {
+        "pose_degrees": np.zeros((classes, each), np.float32),
+        "rotation_degrees": turns.reshape(classes, each, -1),
+        "images": images,
+    }
+
+
+def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Measure the density at poses over the whole first arc of every class.
+
+    Returns:
+        Figures for results.json, and arrays for evaluation.npz (see report/page.py).
+    """
+    data, section, normalization = subject.data, subject.section, subject.normalization
+    distribution, transform = subject.distribution, subject.transform
+    centres, half_range = data.centres_degrees, data.arc_half_range_degrees
+    if centres is None or half_range is None:
+        raise ValueError("the poses of this set are not known; use on_images.")
+    classes, poses = len(data.class_names), section.poses
+    # Middles of equal parts: at the very end of an arc two classes share one picture.
+    offsets = ((np.arange(poses) + 0.5) / poses * 2 - 1) * half_range
+    # A first centre of -180 is shown as 180: poses then run upward without a jump.
+    first = np.where(centres[:, :1] == -180.0, 180.0, centres[:, :1])
+    pose = first + offsets
+    sprites = load_sprites(subject.config.data.sprites)
+    which = np.repeat(np.arange(classes) // 2, poses)
+    images = turned(sprites[which], pose.reshape(-1), subject.config.data.align_corners)
+
+    @jax.jit
+    def samples(variables: Any, images: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        density: Any = distribution.apply(variables, normalization(images), train=False)
+        return density.sample_and_log_prob(seed=key, sample_shape=(section.density_samples,))
+
+    theta, log_prob = samples(variables, jnp.asarray(images), subject.fold_key(_STREAM_DENSITY))
+    theta = jnp.moveaxis(theta, 0, 1).reshape(classes, poses, -1, transform.dim)
+    axis = transform.names.index("rotation")
+    rotation = theta[..., axis] * transform.half_range[axis]
+    half, raw = metrics.half_range_degrees(rotation)
+    result = metrics.wrap_degrees(rotation + pose[..., None])
+
+    def of_each_class(measure: Callable[..., jax.Array], **fields: Any) -> jax.Array:
+        """Measure (classes, poses, ...) of what samples do to poses against a class's arcs."""
+        return jnp.stack(
+            [
+                measure(result[i], jnp.asarray(centres[i]), half_range, **fields)
+                for i in range(classes)
+            ]
+        )
+
+    outside = of_each_class(metrics.outside_share)
+    distance = of_each_class(metrics.kolmogorov_distance)
+    # The classes of one figure are neighbours: up and down.
+    other = jnp.stack(
+        [
+            1.0 - metrics.outside_share(result[i], jnp.asarray(centres[i ^ 1]), half_range, 0.0)
+            for i in range(classes)
+        ]
+    )
+    shown = (poses * np.array([0.1, 0.3, 0.5, 0.7, 0.9])).astype(int)
+    views = 12
+    picture = normalization(jnp.asarray(images)).reshape(classes, poses, *images.shape[1:])[
+        :, shown
+    ]
+    view_theta = jnp.moveaxis(theta[:, shown, :views], 2, 0)
+    seen = transform(picture, view_theta)
+    results = {
+        "half_range_degrees": float(jnp.median(half)),
+        "half_range_raw_degrees": float(jnp.median(raw)),
+        "true_half_range_degrees": float(half_range),
+        "outside_share": float(jnp.median(outside)),
+        "outside_share_mean": float(jnp.mean(outside)),
+        "kolmogorov_distance": float(jnp.median(distance)),
+        "kolmogorov_distance_worst": float(jnp.max(distance)),
+        "wasserstein_degrees": float(jnp.median(of_each_class(metrics.wasserstein_degrees))),
+        "covered_share": float(jnp.median(of_each_class(metrics.covered_share))),
+        "other_class_share": float(jnp.median(other)),
+        "other_class_share_mean": float(jnp.mean(other)),
+        "entropy": float(-jnp.mean(log_prob)),
+        "saturated_share": float(edge_share(theta, transform.periodic)),
+    }
+    if centres.shape[1] > 1:
+        shares = of_each_class(metrics.mode_shares)
+        error = jnp.abs(shares - 1.0 / centres.shape[1])
+        valley = of_each_class(metrics.valley_ratio)
+        results |= {
+            "mode_share_error": float(jnp.median(jnp.max(error, axis=-1))),
+            "mode_share_error_worst": float(jnp.max(error)),
+            "outside_share_worst": float(jnp.max(outside)),
+            "valley_ratio": float(jnp.median(valley)),
+            "valley_ratio_worst": float(jnp.max(valley)),
+        }
+    arrays = {
+        "class_names": np.asarray(data.class_names),
+        "pose_degrees": pose.astype(np.float32),
+        "rotation_degrees": np.asarray(rotation, np.float32),
+        "half_range_degrees": np.asarray(half, np.float32),
+        "centres_degrees": centres,
+        "arc_half_range_degrees": np.float32(half_range),
+        "images": images.reshape(classes, poses, *images.shape[1:]),
+        "view_index": shown,
+        "views": np.asarray(
+            jnp.round(normalization.undo(jnp.moveaxis(seen, 0, 2)) * 255), np.uint8
+        ),
+    }
+    if "translation_x" in transform.names:
+        start = transform.names.index("translation_x")
+        width = np.asarray(transform.half_range[start : start + 2], np.float32)
+        arrays["translation"] = np.asarray(theta[..., start : start + 2]) * width
+    return results, arrays
