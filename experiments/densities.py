@@ -121,7 +121,11 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         )
         low, high = jnp.percentile(theta, jnp.array([1.0, 99.0]), axis=0)
         ranges = (high - low) / 2 / 0.98 * box
-        return ranges, -jnp.mean(log_prob, axis=0), edge_share(theta, transform.periodic)
+        return (
+            ranges,
+            -jnp.mean(log_prob, axis=0),
+            edge_share(theta, transform.periodic, distribution.discrete),
+        )
 
     @jax.jit
     def seen(variables: Any, images: jax.Array, key: jax.Array) -> jax.Array:
@@ -258,7 +262,7 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
         "other_class_share": float(jnp.median(other)),
         "other_class_share_mean": float(jnp.mean(other)),
         "entropy": float(-jnp.mean(log_prob)),
-        "saturated_share": float(edge_share(theta, transform.periodic)),
+        "saturated_share": float(edge_share(theta, transform.periodic, distribution.discrete)),
     }
     if centres.shape[1] > 1:
         shares = of_each_class(metrics.mode_shares)

@@ -161,10 +161,17 @@ def take_totals(state: TrainState) -> tuple[dict[str, jax.Array], TrainState]:
     return state.totals, state.replace(totals=zeros)
 
 
-def edge_share(theta: jax.Array, periodic: tuple[bool, ...]) -> jax.Array:
-    """Share of theta (..., d) within EDGE of the box's edge; a circle has none and is left out."""
+def edge_share(
+    theta: jax.Array,
+    periodic: tuple[bool, ...],
+    discrete: bool = False,  # noqa: FBT001, FBT002  # the name of a class attribute
+) -> jax.Array:
+    """Share of theta (..., d) within EDGE of the box's edge.
+
+    A circle has no edge and is left out; of discrete theta 0: there the edge is a value like any.
+    """
     straight = [index for index, circle in enumerate(periodic) if not circle]
-    if not straight:
+    if not straight or discrete:
         return jnp.zeros(())
     return jnp.mean(jnp.abs(theta[..., jnp.array(straight)]) > 1.0 - EDGE)
 
@@ -341,7 +348,7 @@ def make_step(
             "train_accuracy": jnp.mean(jnp.argmax(logits, -1) == labels),
             "entropy": -jnp.mean(log_prob) if distribution.has_density else jnp.zeros(()),
             "alpha": alpha,
-            "saturated_share": edge_share(theta, transform.periodic),
+            "saturated_share": edge_share(theta, transform.periodic, distribution.discrete),
         }
         return loss, (metrics, {"classifier": classifier_stats, "distribution": density_stats})
 

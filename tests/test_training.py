@@ -158,6 +158,7 @@ def test_edge_share_leaves_circles_out() -> None:
     assert float(training.edge_share(theta, (False, False))) == 0.75
     assert float(training.edge_share(theta, (False, True))) == 0.5
     assert float(training.edge_share(theta, (True, True))) == 0.0
+    assert float(training.edge_share(theta, (False, False), discrete=True)) == 0.0
 
 
 class StepClassifier(nn.Module):

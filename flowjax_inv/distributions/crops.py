@@ -414,6 +414,8 @@ class InstaAugLRP(_OverCrops):
         use at test. Not repeated here.
     """
 
+    discrete = True
+
     gradient: Literal["score", "gumbel_softmax"] = "score"
     temperature: float = 0.05
 
