@@ -14,8 +14,9 @@ from pathlib import Path
 
 from experiments import defaults
 from experiments.command_line import UsageError, leave
-from flowjax_inv.report.compare import compare, markdown
+from flowjax_inv.report.compare import compare
 from flowjax_inv.report.compare_page import write_comparison
+from flowjax_inv.report.compare_table import markdown
 
 __all__ = ["compare_runs", "main"]
 

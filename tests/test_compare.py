@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 
 from experiments import report
 from flowjax_inv.report import compare_figures, compare_page, formats
-from flowjax_inv.report.compare import cells, compare, figures_behind, heads, markdown, matrix
+from flowjax_inv.report.compare import compare
+from flowjax_inv.report.compare_table import cells, figures_behind, heads, markdown, matrix
 
 CONFIG: dict[str, Any] = {
     "command": "python -m x",

@@ -5,39 +5,16 @@ A row is one method on one experiment, its runs differ in their seed alone. Noth
 """
 
 import functools
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flowjax_inv.report.formats import (
-    MISSING,
-    fixed,
-    markdown_line,
-    mean_and_deviation,
-    number,
-    setting,
-    spread,
-)
+from flowjax_inv.report.formats import setting
 from flowjax_inv.report.reading import as_stored, flat, read_metrics, read_object
 from flowjax_inv.report.tables import alarms, has_density, method_name, poses_known
 
-__all__ = [
-    "COLUMNS",
-    "Comparison",
-    "Experiment",
-    "Member",
-    "Row",
-    "cells",
-    "compare",
-    "figures_behind",
-    "group",
-    "heads",
-    "markdown",
-    "matrix",
-]
+__all__ = ["Comparison", "Experiment", "Member", "Row", "compare", "group"]
 
 # Sections that belong to the method: what an experiment leaves to it, and what tells two rows of
 # one method apart.
@@ -54,22 +31,6 @@ MEANS = (
 )
 ABSENT = "not there"
 NAMED = 4  # fields in a name, as long as they tell all apart
-
-COLUMNS = (  # head, name in results.json, factor, decimals, only where poses are known
-    ("averaged accuracy (%)", "test_accuracy_averaged", 100.0, 2, False),
-    ("plain accuracy (%)", "test_accuracy", 100.0, 2, False),
-    ("half-range (°)", "half_range_degrees", 1.0, 1, True),
-    ("true (°)", "true_half_range_degrees", 1.0, 1, True),
-    ("outside (%)", "outside_share", 100.0, 1, True),
-    ("other class (%)", "other_class_share", 100.0, 1, True),
-    ("reached (%)", "covered_share", 100.0, 0, True),
-    ("Kolmogorov", "kolmogorov_distance", 1.0, 3, True),
-    ("Wasserstein (°)", "wasserstein_degrees", 1.0, 1, True),
-    ("entropy (nats)", "entropy", 1.0, 2, False),
-    ("views", "evaluation_samples", 1.0, 0, False),
-    ("minutes", "seconds", 1 / 60, 1, False),
-)
-_OF_DENSITY = ("test_accuracy_averaged", "entropy")
 
 
 @dataclass(frozen=True)
@@ -234,140 +195,6 @@ def group(members: Iterable[Member]) -> list[Experiment]:
     return made
 
 
-def heads(experiments: Sequence[Experiment]) -> list[str]:
-    """Return the heads of the figures' columns: those of poses only where they are known."""
-    known = any(experiment.poses_known for experiment in experiments)
-    shown = [column[0] for column in COLUMNS if known or not column[4]]
-    papers = any(
-        results.get("paper") for e in experiments for row in e.rows for results in row.results
-    )
-    found = any(m.alarms for e in experiments for row in e.rows for m in row.members)
-    return ["seeds", *["paper (%)"] * papers, *shown, *["alarms"] * found]
-
-
-def cells(row: Row, shown: Sequence[str]) -> list[str]:
-    """Write the figures of a row: mean ± sample standard deviation over its seeds.
-
-    Args:
-        row: one method on one experiment.
-        shown: heads of the columns, as from `heads`.
-
-    Returns:
-        One text per head; a dash where there is no such figure.
-    """
-    written = {
-        "seeds": str(len(row.members)),
-        "paper (%)": " / ".join(
-            dict.fromkeys(str(r["paper"]) for r in row.results if r.get("paper"))
-        )
-        or MISSING,
-        "alarms": _alarms_in_short(row) or MISSING,
-    }
-    density = has_density(row.results[0])
-    for head, key, factor, digits, _ in COLUMNS:
-        written[head] = spread(row.results, key, factor, digits)
-        if key in _OF_DENSITY and not density:
-            written[head] = MISSING
-    written["views"] = _counts(row, "evaluation_samples")
-    return [written[head] for head in shown]
-
-
-def markdown(comparison: Comparison) -> str:
-    """Write the table, what its figures are, and the runs with alarms or left out."""
-    shown = heads(comparison.experiments)
-    left = {"paper (%)", "alarms"}
-    lines = [
-        markdown_line(["experiment", "method", *shown]),
-        "|---|---|" + "".join("---|" if head in left else "---:|" for head in shown),
-    ]
-    for experiment in comparison.experiments:
-        lines += [
-            markdown_line([experiment.name, row.name, *cells(row, shown)])
-            for row in experiment.rows
-        ]
-    lines += ["", legend(comparison)]
-    notes = {(e.name, e.note): f"- {e.name}: {e.note}" for e in comparison.experiments if e.note}
-    alarmed = [f"- {m.name}: {alarm}" for m in comparison.members for alarm in m.alarms]
-    dropped = [f"- {name}: {reason}" for name, reason in comparison.left_out]
-    for title, said in (
-        ("About the data:", list(notes.values())),
-        ("Alarms (these runs are counted above):", alarmed),
-        ("Left out:", dropped),
-    ):
-        lines += ["", title, "", *said] if said else []
-    return "\n".join(lines) + "\n"
-
-
-def legend(comparison: Comparison) -> str:
-    """Say what the figures of the table are."""
-    words = "Mean ± sample standard deviation over seeds."
-    words += " Averaged: over sampled views; plain: the image as it is."
-    if any(experiment.poses_known for experiment in comparison.experiments):
-        words += " Half-range, outside and Kolmogorov distance: medians over test images."
-    if not all(has_density(member.results) for member in comparison.members):
-        words += " Method none: no density, the control."
-    return words
-
-
-def matrix(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Write accuracies as methods x experiments: averaged, in brackets that of plain images.
-
-    Returns:
-        Names of the experiments, and one line per method: its name, then a text per experiment.
-    """
-    names = dict.fromkeys(row.name for e in comparison.experiments for row in e.rows)
-    lines = []
-    for name in names:
-        line = [name]
-        for experiment in comparison.experiments:
-            text = MISSING
-            for row in experiment.rows:
-                if row.name == name:
-                    averaged, plain = cells(row, [COLUMNS[0][0], COLUMNS[1][0]])
-                    text = f"({plain})" if averaged == MISSING else f"{averaged} ({plain})"
-            line.append(text)
-        lines.append(line)
-    return [experiment.name for experiment in comparison.experiments], lines
-
-
-def figures_behind(comparison: Comparison) -> dict[str, Any]:
-    """Return the figures behind the table as plain values, in the units of results.json."""
-    return {
-        "experiments": [
-            {
-                "name": experiment.name,
-                "fields": dict(experiment.fields),
-                "note": experiment.note,
-                "rows": [_behind(row) for row in experiment.rows],
-            }
-            for experiment in comparison.experiments
-        ],
-        "left_out": [{"run": name, "reason": reason} for name, reason in comparison.left_out],
-    }
-
-
-def _behind(row: Row) -> dict[str, Any]:
-    figures = {}
-    for _, key, *_ in COLUMNS:
-        values = [number(results, key) for results in row.results]
-        # JSON has no infinity: what is not finite is not there.
-        kept = [v for v in values if v is not None and math.isfinite(v)]
-        if kept:
-            mean, deviation = mean_and_deviation(kept)
-            values = [v if v in kept else None for v in values]
-            figures[key] = {"values": values, "mean": mean, "deviation": deviation}
-    return {
-        "method": row.results[0].get("method"),
-        "name": row.name,
-        "fields": dict(row.fields),
-        "runs": [member.name for member in row.members],
-        "seeds": [member.seed for member in row.members],
-        "commits": [(member.environment or {}).get("git_commit") for member in row.members],
-        "alarms": {member.name: member.alarms for member in row.members if member.alarms},
-        "figures": figures,
-    }
-
-
 def _read(folder: Path, name: str, usual: Mapping[str, Any]) -> Member:
     """Read one run, or say in one line why it cannot be counted."""
     if not folder.is_dir():
@@ -508,21 +335,4 @@ def _rank(fields: Mapping[str, Any]) -> tuple[tuple[int, float, str], ...]:
     return tuple(
         (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
         for value in fields.values()
-    )
-
-
-def _counts(row: Row, key: str) -> str:
-    values = sorted({value for r in row.results if (value := number(r, key)) is not None})
-    return ", ".join(fixed(value, 0) for value in values) or MISSING
-
-
-def _alarms_in_short(row: Row) -> str:
-    """Write which alarms fired in how many runs: "collapse in 1 of 3"."""
-    kinds = [
-        kind
-        for member in row.members
-        for kind in dict.fromkeys(re.split(r"[:.]", alarm)[0].lower() for alarm in member.alarms)
-    ]
-    return ", ".join(
-        f"{kind} in {kinds.count(kind)} of {len(row.members)}" for kind in dict.fromkeys(kinds)
     )

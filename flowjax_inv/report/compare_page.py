@@ -8,18 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from flowjax_inv.report.compare import (
-    Comparison,
-    Experiment,
-    Member,
-    Row,
-    cells,
-    figures_behind,
-    heads,
-    legend,
-    markdown,
-    matrix,
-)
+from flowjax_inv.report.compare import Comparison, Experiment, Member, Row
+from flowjax_inv.report.compare_table import cells, figures_behind, heads, legend, markdown, matrix
 from flowjax_inv.report.formats import MISSING, averaged_by
 from flowjax_inv.report.reading import read_evaluation
 from flowjax_inv.report.rendering import Section, as_png, inlined, render, write
