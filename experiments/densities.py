@@ -221,8 +221,14 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
     theta = jnp.moveaxis(theta, 0, 1).reshape(classes, poses, -1, transform.dim)
     axis = transform.names.index("rotation")
     rotation = theta[..., axis] * transform.half_range[axis]
-    half, raw = metrics.half_range_degrees(rotation)
     result = metrics.wrap_degrees(rotation + pose[..., None])
+    if centres.shape[1] > 1:
+        about = [
+            metrics.half_range_degrees(result[i], jnp.asarray(centres[i])) for i in range(classes)
+        ]
+        half, raw = (jnp.stack(each) for each in zip(*about, strict=True))
+    else:
+        half, raw = metrics.half_range_degrees(rotation)
 
     def of_each_class(measure: Callable[..., jax.Array], **fields: Any) -> jax.Array:
         """Measure (classes, poses, ...) of what samples do to poses against a class's arcs."""

@@ -36,20 +36,27 @@ def circular_mean_degrees(angle: jax.Array) -> jax.Array:
     return jnp.rad2deg(jnp.arctan2(jnp.sin(radians).mean(-1), jnp.cos(radians).mean(-1)))
 
 
-def half_range_degrees(rotation: jax.Array) -> tuple[jax.Array, jax.Array]:
+def half_range_degrees(
+    rotation: jax.Array, centres: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
     """Half-range of one learned arc: (corrected, raw) = (raw / 0.98, (p99 - p1) / 2), in degrees.
 
     Angles are first unwrapped about their circular mean, so an arc across +-180 counts as one. The
     0.98 is the share of a uniform's width between its first and last percentile.
 
     Args:
-        rotation: (..., S) sampled rotations of one image, degrees.
+        rotation: (..., S) sampled rotations of one image, degrees; with centres, resulting poses.
+        centres: (M,) of several arcs, degrees: the range is then that of the offsets from the
+            nearest one, all arcs together.
 
     Returns:
         Two arrays (...).
     Source: flow paper's code (raw value); the correction is ours.
     """
-    unwrapped = wrap_degrees(rotation - circular_mean_degrees(rotation)[..., None])
+    if centres is not None:
+        unwrapped, _ = _offsets(rotation, centres)
+    else:
+        unwrapped = wrap_degrees(rotation - circular_mean_degrees(rotation)[..., None])
     low, high = jnp.percentile(unwrapped, jnp.array([_LOW, _HIGH]), axis=-1)
     raw = (high - low) / 2.0
     return raw / _HELD, raw

@@ -21,6 +21,13 @@ def test_half_range_of_a_uniform_arc_anywhere(centre: float, half: float) -> Non
     assert float(raw / corrected) == pytest.approx(0.98, rel=1e-5)
 
 
+def test_half_range_of_several_arcs_is_about_their_centres() -> None:
+    centres = jnp.array([0.0, 120.0, -120.0])
+    parts = jnp.concatenate([_uniform(float(c), 25.0, key=i) for i, c in enumerate(centres)])
+    corrected, _ = metrics.half_range_degrees(parts, centres)
+    assert float(corrected) == pytest.approx(25.0, rel=0.02)
+
+
 def test_outside_share_counts_what_is_five_degrees_off() -> None:
     pose = jnp.array([0.0, 89.0, 94.0, -94.9, 96.0, 180.0])
     assert float(metrics.outside_share(pose, jnp.zeros(1), 90.0)) == pytest.approx(2 / 6)

@@ -185,20 +185,24 @@ def test_results_table_has_mean_and_deviation(tmp_path: Path) -> None:
     )  # fmt: skip
     header, rule, augerino, flow = readme.results_table(tmp_path).split("\n")
     assert header == (
-        "| run | seeds | half-range (°) | true (°) | outside (%) | Kolmogorov | "
-        "test accuracy (%) | averaged accuracy (%) | minutes |"
+        "| run | seeds | half-range (°) | true (°) | outside (%) | other class (%) | "
+        "Kolmogorov | Wasserstein (°) | test accuracy (%) | averaged accuracy (%) | minutes |"
     )
     assert rule.count("|") == header.count("|")
     # Deviations with n - 1: of 86, 88, 90 it is 2; of 1, 2, 3 it is 1.
-    assert flow == "| flow | 3 | 88.0 ± 2.0 | 90.0 | 2.0 ± 1.0 | – | 100.0 ± 0.0 | – | 2.0 ± 0.0 |"
-    assert augerino == "| augerino\\|x | 1 | – | 45.0 | – | 0.123 | 97.5 | – | – |"
+    assert flow == (
+        "| flow | 3 | 88.0 ± 2.0 | 90.0 | 2.0 ± 1.0 | – | – | – | 100.0 ± 0.0 | – | 2.0 ± 0.0 |"
+    )
+    assert augerino == "| augerino\\|x | 1 | – | 45.0 | – | – | 0.123 | – | 97.5 | – | – |"
 
 
 def test_results_table_says_how_many_seeds_have_a_figure(tmp_path: Path) -> None:
     write_results(tmp_path, "flow", 0, test_accuracy=0.9, outside_share=math.nan)
     write_results(tmp_path, "flow", 1, true_half_range_degrees=90.0)
     line = readme.results_table(tmp_path).split("\n")[2]
-    assert line == "| flow | 2 | – | 90.0 (1 of 2) | not finite | – | 90.0 (1 of 2) | – | – |"
+    assert line == (
+        "| flow | 2 | – | 90.0 (1 of 2) | not finite | – | – | – | 90.0 (1 of 2) | – | – |"
+    )
 
 
 def test_results_table_refuses_nothing_and_nonsense(tmp_path: Path) -> None:
