@@ -276,6 +276,7 @@ FIELDS: dict[str, Any] = {
     },
     "alarms": {
         "entropy_floor_per_coordinate": Field(-1.0, "nats; below it the density has collapsed"),
+        "entropy_floor_discrete": Field(0.05, "nats, of a choice of crops: the same", low=0),
         "saturated_share": Field(0.05, "of coordinates at the box's edge", low=0, high=1),
     },
 }

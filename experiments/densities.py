@@ -114,6 +114,11 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
     box = np.asarray(transform.half_range, np.float32)
 
     @jax.jit
+    def values(variables: Any, images: jax.Array) -> jax.Array:
+        density: Any = distribution.apply(variables, normalization(images), train=False)
+        return density.atoms
+
+    @jax.jit
     def sampled(variables: Any, images: jax.Array, key: jax.Array) -> tuple[jax.Array, ...]:
         density: Any = distribution.apply(variables, normalization(images), train=False)
         theta, log_prob = density.sample_and_log_prob(
@@ -149,6 +154,8 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         f"half_range_{name}": float(value)
         for name, value in zip(transform.names, ranges.mean(0), strict=True)
     }
+    if distribution.discrete:
+        results["log_volume"] = float(np.log(len(values(variables, jnp.asarray(images[:1])))))
     arrays |= {
         "class_names": names,
         "coordinate_names": np.asarray(transform.names),

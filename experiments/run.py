@@ -210,7 +210,10 @@ def train_and_evaluate(
         key=state.key,
     )
     results |= {name: float(value) for name, value in measure_epoch().items()}
-    floor = config.alarms.entropy_floor_per_coordinate * transform.dim
+    alarms = config.alarms
+    floor = alarms.entropy_floor_per_coordinate * transform.dim
+    if distribution.discrete:
+        floor = alarms.entropy_floor_discrete
     results |= {
         "class_names": list(data.class_names),
         "image_shape": list(data.train.images.shape[1:]),
@@ -218,10 +221,12 @@ def train_and_evaluate(
         "test_images": len(data.test),
         "data_note": data.note,
         "paper": config.paper,
-        "log_volume": transform.dim * math.log(2.0),
+        "coordinates": list(transform.names),
+        "units": list(transform.units),
+        "log_volume": results.get("log_volume", transform.dim * math.log(2.0)),
         "entropy_floor": floor,
         "collapsed": distribution.has_density and results.get("entropy", 0.0) < floor,
-        "saturated": results.get("saturated_share", 0.0) > config.alarms.saturated_share,
+        "saturated": results.get("saturated_share", 0.0) > alarms.saturated_share,
         "method": config.distribution.name,
         "seed": config.seed,
         "steps": total,

@@ -154,6 +154,15 @@ def test_units_are_those_of_the_transforms(transform: Any) -> None:
     assert tuple(tables.UNITS[name] for name in transform.names) == transform.units
 
 
+def test_a_runs_own_units_go_first() -> None:
+    results = IMAGES | {"half_range_centre_x": 0.5, "half_range_width": 0.1}
+    own = {"coordinates": ["centre_x", "width"], "units": ["half-widths", "picture widths"]}
+    for given, unit in (({}, "room left"), (own, "half-widths")):
+        values = [row.value for row in tables.headline(results | given)]
+        assert f"0.500 ({unit})" in values
+        assert "0.100 (picture widths)" in values
+
+
 def test_numbers_have_their_decimals_and_no_negative_zero() -> None:
     assert formats.as_percent(0.02134) == "2.1 %"
     assert formats.as_degrees(-1.86) == "−1.9°"

@@ -138,6 +138,10 @@ def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
     results = train_and_evaluate(smoke(**VARIANTS[name]), tmp_path / name)
     assert 0 <= results["test_accuracy_averaged"] <= 1
     assert (tmp_path / name / "report.html").stat().st_size > 10_000
+    if name == "lrp":  # 8 x 8 crops of a 32 x 32 picture, and the whole
+        assert results["log_volume"] == pytest.approx(np.log(65))
+        assert 0 <= results["entropy"] <= results["log_volume"]
+        assert results["units"][0] == "half-widths"
     if name in ("identity", "crop", "decoupled", "lrp"):
         assert "half_range_degrees" not in results
     else:

@@ -34,8 +34,8 @@ class ConditionalDistribution(nn.Module):
         reparameterized: True if samples carry gradients to the parameters, or a property that says
             so of an instance. Otherwise the objective adds a score-function term, see `scored`.
         has_density: False for point masses, which have no entropy to reward.
-        discrete: True if theta takes some values only, and log_prob is a log mass: a value at the
-            edge of the box is then as good as any.
+        discrete: True if theta takes some values only, `atoms` (K, dim) of the density, and
+            log_prob is a log mass: a value at the edge of the box is then as good as any.
     """
 
     dim: int

@@ -270,7 +270,9 @@ def _accuracy_rows(results: Mapping[str, Any]) -> list[Row]:
 def _half_range_rows(results: Mapping[str, Any]) -> list[Row]:
     """List the learned half-range of every coordinate, a mean over test images."""
     rows = []
-    for name, unit in UNITS.items():
+    # A transform's own word goes first: centres of crops may be counted in two ways.
+    own = dict(zip(results.get("coordinates", ()), results.get("units", ()), strict=True))
+    for name, unit in (UNITS | own).items():
         value = number(results, f"half_range_{name}")
         if value is not None:
             text = as_degrees(value) if unit == "degrees" else f"{fixed(value, 3)} ({unit})"
