@@ -154,6 +154,19 @@ def test_units_are_those_of_the_transforms(transform: Any) -> None:
     assert tuple(tables.UNITS[name] for name in transform.names) == transform.units
 
 
+def test_where_classes_leave_gaps_only_the_other_class_counts() -> None:
+    """At ±45° nobody says what lies between 45° and 135°: reaching there is no fault."""
+    wide = GOOD | {"outside_share": 0.42, "other_class_share": 0.004, "covered_share": 1.0}
+    gaps = {"gaps_between_classes": True}
+    assert ALARM_WORDS[3] in tables.alarms(wide, [])[0]
+    assert tables.alarms(wide | gaps, []) == []
+    assert ALARM_WORDS[3] in tables.alarms(wide | gaps | {"other_class_share": 0.2}, [])[0]
+    names = [row.name for row in tables.headline(wide | gaps)]
+    assert "Samples that turn into the other class" in names
+    assert "Share of the class's arc that is reached" in names
+    assert not any("Kolmogorov" in name for name in names)
+
+
 def test_a_runs_own_units_go_first() -> None:
     results = IMAGES | {"half_range_centre_x": 0.5, "half_range_width": 0.1}
     own = {"coordinates": ["centre_x", "width"], "units": ["half-widths", "picture widths"]}

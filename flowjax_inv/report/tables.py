@@ -187,7 +187,8 @@ def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> 
             "allows: widen the transform's half-range or lower alpha."
         )
 
-    outside = number(results, "outside_share")
+    # Between the arcs of two classes nothing says where one ends: only the other class counts.
+    outside = number(results, "other_class_share" if _gaps(results) else "outside_share")
     if outside is not None and outside > RUNAWAY_OUTSIDE_SHARE:
         found.append(
             f"Runaway: {as_percent(outside)} of the sampled rotations leave their class "
@@ -195,6 +196,11 @@ def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> 
             "the truth: lower alpha or train the classifier longer."
         )
     return found
+
+
+def _gaps(results: Mapping[str, Any]) -> bool:
+    """Whether the classes leave poses empty, so that there is no one truth; old runs do not say."""
+    return bool(results.get("gaps_between_classes", False))
 
 
 def _pose_rows(results: Mapping[str, Any]) -> list[Row]:
@@ -211,12 +217,17 @@ def _pose_rows(results: Mapping[str, Any]) -> list[Row]:
     if raw is not None:
         rows.append(Row("… before correcting for the cut-off tails", as_degrees(raw)))
 
-    outside = number(results, "outside_share")
+    gaps = _gaps(results)
+    outside = number(results, "other_class_share" if gaps else "outside_share")
     if outside is not None:
         target, passed = _at_most(outside, MAX_OUTSIDE_SHARE, as_percent)
-        rows.append(Row("Samples that leave the class", as_percent(outside), target, passed))
+        what = "Samples that turn into the other class" if gaps else "Samples that leave the class"
+        rows.append(Row(what, as_percent(outside), target, passed))
+    covered = number(results, "covered_share")
+    if gaps and covered is not None:
+        rows.append(Row("Share of the class's arc that is reached", as_percent(covered)))
     distance = number(results, "kolmogorov_distance")
-    if distance is not None:
+    if distance is not None and not gaps:
         target, passed = _at_most(distance, MAX_KOLMOGOROV_DISTANCE, lambda d: f"{d:.2f}")
         rows.append(
             Row("Kolmogorov distance to the true density", fixed(distance, 3), target, passed)
