@@ -14,7 +14,8 @@ from laws_distributions import Case, Pixels, case
 
 from flowjax_inv import training
 from flowjax_inv.controllers import Constant
-from flowjax_inv.distributions.crops import CropCategorical, FlowLRP, InstaAugLRP
+from flowjax_inv.distributions.crop_densities import CropCategorical
+from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
 from flowjax_inv.metrics import entropy
 from flowjax_inv.networks import MLP
 from flowjax_inv.objectives import score_function_term
