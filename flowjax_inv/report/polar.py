@@ -44,9 +44,8 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
     truth = arcs(evaluation)
     images = require(evaluation, "images")[0] if "images" in evaluation else None
     rows, columns = min(len(names), MAX_CLASSES), min(columns, poses.shape[1])
-    # One arc: poses count from its middle; several, or none known: from upright.
-    one_arc = truth is not None and truth[0].shape[1] == 1
-    middles = truth[0][:, 0] if truth is not None and one_arc else np.zeros(rows)
+    # Poses count from the middle of the arc that they lie in, or from upright where none is known.
+    middles = np.zeros(rows) if truth is None else _arcs_of(poses[:rows], truth[0][:rows])
     chosen = np.array([_spread_over(poses[i], float(middles[i]), columns) for i in range(rows)])
     edges = _edges(rotations.shape[-1])
     unit = 1 / 360 if truth is None else 1 / (truth[0].shape[1] * 2 * truth[1])
@@ -79,6 +78,13 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
             figure.text(0.14 / width, box[1] + box[3] / 2, plain(names[i]), rotation=90, **style)
     _explain(figure, truth_known=truth is not None)
     return figure
+
+
+def _arcs_of(poses: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Return, of every class, the centre (C,) that most of its poses (C, P) are nearest to."""
+    nearest = np.abs(wrap(poses[:, :, None] - centres[:, None])).argmin(-1)
+    most = [np.bincount(row, minlength=centres.shape[1]).argmax() for row in nearest]
+    return centres[np.arange(len(centres)), most]
 
 
 def _spread_over(poses: np.ndarray, centre: float, count: int) -> list[int]:
