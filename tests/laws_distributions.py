@@ -182,10 +182,10 @@ def gradient_is_that_of_the_expectation(case: Case, step: float) -> None:
         def value(t: jax.Array) -> jax.Array:
             density = case.density(IMAGES, jax.tree.map(lambda x, d: x + t * d, case.variables,
                                                         direction))  # fmt: skip
-            theta, log_prob = density.sample_and_log_prob(seed=key, sample_shape=(4_000,))
-            each = h(theta)
+            drawn: Any = density.sample_and_log_prob(seed=key, sample_shape=(4_000,))
+            each = h(drawn[0])
             if not case.module.reparameterized:
-                score, _ = case.module.scored(density, theta, log_prob)
+                score, _ = case.module.scored(density, *drawn)
                 centred = jax.lax.stop_gradient(each - jnp.mean(each, axis=0))
                 each += centred * (score - jax.lax.stop_gradient(score))
             return each.mean(1)

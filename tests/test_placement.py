@@ -51,11 +51,10 @@ def train(
             features, width=2, batch_norm=batch_norm, axis_name=place.axis_name, conv="lax"
         )
 
-    class Chosen(Flow):
-        pass
-
-    Chosen.reparameterized = reparameterized
-    distribution = Chosen(dim=1, embed=network(4), layers=2, width=8, components=2)
+    distribution = Flow(
+        dim=1, embed=network(4), layers=2, width=8, components=2,
+        gumbel="hard" if reparameterized else "score",
+    )  # fmt: skip
     controller, optimizer = EntropyBand(low=0, high=1), optax.sgd(0.02, momentum=0.9)
     state = training.init_state(
         network(3), distribution, optimizer, controller, IMAGES[:4], key=jax.random.key(1)

@@ -143,12 +143,9 @@ def test_batch_statistics_are_carried() -> None:
 
 
 def test_samples_without_gradient_refuse_mixed_views() -> None:
-    class Scored(Flow):
-        reparameterized = False
-
-    with pytest.raises(ValueError, match='average is "logits"; Scored has no gradient'):
+    with pytest.raises(ValueError, match='average is "logits"; Flow has no gradient'):
         build(
-            distribution=Scored(dim=1, embed=Pixels(), layers=1),
+            distribution=Flow(dim=1, embed=Pixels(), layers=1, gumbel="score"),
             objective=Objective(average="logits"),
         )
 
