@@ -58,13 +58,13 @@ def make_arc_shares(subject: Subject) -> Callable[[Any], dict[str, jax.Array]] |
     """Return variables -> arc_share_CLASS: how much of the circle a class's images are turned by.
 
     The mean over the first test images of a class of `metrics.arc_share`, as device scalars; None
-    where there is no rotation over the whole circle, or no density.
+    where there is no density or no rotation round the circle, or where poses are known: there
+    `by_pose` says more.
     """
     distribution, transform, data = subject.distribution, subject.transform, subject.data
-    if not (distribution.has_density and "rotation" in transform.names):
-        return None
-    axis = transform.names.index("rotation")
-    if transform.half_range[axis] < 180.0:
+    turns = distribution.has_density and "rotation" in transform.names
+    axis = transform.names.index("rotation") if turns else 0
+    if not turns or not transform.periodic[axis] or data.centres_degrees is not None:
         return None
     classes = len(data.class_names)
     chosen = [np.flatnonzero(data.test.labels == c)[:_ARC_IMAGES] for c in range(classes)]
@@ -228,33 +228,39 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
     theta = jnp.moveaxis(theta, 0, 1).reshape(classes, poses, -1, transform.dim)
     axis = transform.names.index("rotation")
     rotation = theta[..., axis] * transform.half_range[axis]
-    result = metrics.wrap_degrees(rotation + pose[..., None])
-    if centres.shape[1] > 1:
-        about = [
-            metrics.half_range_degrees(result[i], jnp.asarray(centres[i])) for i in range(classes)
-        ]
-        half, raw = (jnp.stack(each) for each in zip(*about, strict=True))
-    else:
-        half, raw = metrics.half_range_degrees(rotation)
+    several = centres.shape[1] > 1
 
-    def of_each_class(measure: Callable[..., jax.Array], **fields: Any) -> jax.Array:
+    @jax.jit
+    def judged(rotation: jax.Array, centres: jax.Array) -> dict[str, jax.Array]:
         """Measure (classes, poses, ...) of what samples do to poses against a class's arcs."""
-        return jnp.stack(
-            [
-                measure(result[i], jnp.asarray(centres[i]), half_range, **fields)
-                for i in range(classes)
-            ]
-        )
+        result = metrics.wrap_degrees(rotation + pose[..., None])
 
-    outside = of_each_class(metrics.outside_share)
-    distance = of_each_class(metrics.kolmogorov_distance)
-    # The classes of one figure are neighbours: up and down.
-    other = jnp.stack(
-        [
-            1.0 - metrics.outside_share(result[i], jnp.asarray(centres[i ^ 1]), half_range, 0.0)
-            for i in range(classes)
-        ]
-    )
+        def against(measure: Callable[..., Any], of: jax.Array, *fields: float) -> Any:
+            return jax.vmap(lambda pose, arcs: measure(pose, arcs, *fields))(result, of)
+
+        half, raw = (
+            against(metrics.half_range_degrees, centres)
+            if several
+            else metrics.half_range_degrees(rotation)
+        )
+        # The classes of one figure are neighbours: up and down.
+        beyond = centres[np.arange(classes) ^ 1]
+        found = {
+            "half": half,
+            "raw": raw,
+            "outside": against(metrics.outside_share, centres, half_range),
+            "other": 1.0 - against(metrics.outside_share, beyond, half_range, 0.0),
+            "kolmogorov": against(metrics.kolmogorov_distance, centres, half_range),
+            "wasserstein": against(metrics.wasserstein_degrees, centres, half_range),
+            "covered": against(metrics.covered_share, centres, half_range),
+        }
+        if several:
+            shares = against(metrics.mode_shares, centres, half_range)
+            found["share_error"] = jnp.max(jnp.abs(shares - 1.0 / centres.shape[1]), axis=-1)
+            found["valley"] = against(metrics.valley_ratio, centres, half_range)
+        return found
+
+    found = judged(rotation, jnp.asarray(centres))
     shown = (poses * np.array([0.1, 0.3, 0.5, 0.7, 0.9])).astype(int)
     views = 12
     picture = normalization(jnp.asarray(images)).reshape(classes, poses, *images.shape[1:])[
@@ -263,37 +269,34 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
     view_theta = jnp.moveaxis(theta[:, shown, :views], 2, 0)
     seen = transform(picture, view_theta)
     results = {
-        "half_range_degrees": float(jnp.median(half)),
-        "half_range_raw_degrees": float(jnp.median(raw)),
+        "half_range_degrees": float(jnp.median(found["half"])),
+        "half_range_raw_degrees": float(jnp.median(found["raw"])),
         "true_half_range_degrees": float(half_range),
         "gaps_between_classes": half_range * centres.shape[1] < 90.0,
-        "outside_share": float(jnp.median(outside)),
-        "outside_share_mean": float(jnp.mean(outside)),
-        "kolmogorov_distance": float(jnp.median(distance)),
-        "kolmogorov_distance_worst": float(jnp.max(distance)),
-        "wasserstein_degrees": float(jnp.median(of_each_class(metrics.wasserstein_degrees))),
-        "covered_share": float(jnp.median(of_each_class(metrics.covered_share))),
-        "other_class_share": float(jnp.median(other)),
-        "other_class_share_mean": float(jnp.mean(other)),
+        "outside_share": float(jnp.median(found["outside"])),
+        "outside_share_mean": float(jnp.mean(found["outside"])),
+        "kolmogorov_distance": float(jnp.median(found["kolmogorov"])),
+        "kolmogorov_distance_worst": float(jnp.max(found["kolmogorov"])),
+        "wasserstein_degrees": float(jnp.median(found["wasserstein"])),
+        "covered_share": float(jnp.median(found["covered"])),
+        "other_class_share": float(jnp.median(found["other"])),
+        "other_class_share_mean": float(jnp.mean(found["other"])),
         "entropy": float(-jnp.mean(log_prob)),
         "saturated_share": float(edge_share(theta, transform.periodic, distribution.discrete)),
     }
-    if centres.shape[1] > 1:
-        shares = of_each_class(metrics.mode_shares)
-        error = jnp.abs(shares - 1.0 / centres.shape[1])
-        valley = of_each_class(metrics.valley_ratio)
+    if several:
         results |= {
-            "mode_share_error": float(jnp.median(jnp.max(error, axis=-1))),
-            "mode_share_error_worst": float(jnp.max(error)),
-            "outside_share_worst": float(jnp.max(outside)),
-            "valley_ratio": float(jnp.median(valley)),
-            "valley_ratio_worst": float(jnp.max(valley)),
+            "mode_share_error": float(jnp.median(found["share_error"])),
+            "mode_share_error_worst": float(jnp.max(found["share_error"])),
+            "outside_share_worst": float(jnp.max(found["outside"])),
+            "valley_ratio": float(jnp.median(found["valley"])),
+            "valley_ratio_worst": float(jnp.max(found["valley"])),
         }
     arrays = {
         "class_names": np.asarray(data.class_names),
         "pose_degrees": pose.astype(np.float32),
         "rotation_degrees": np.asarray(rotation, np.float32),
-        "half_range_degrees": np.asarray(half, np.float32),
+        "half_range_degrees": np.asarray(found["half"], np.float32),
         "centres_degrees": centres,
         "arc_half_range_degrees": np.float32(half_range),
         "images": images.reshape(classes, poses, *images.shape[1:]),

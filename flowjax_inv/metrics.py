@@ -178,7 +178,7 @@ def valley_ratio(pose: jax.Array, centres: jax.Array, half_range: float) -> jax.
         half_range: of every arc, degrees.
 
     Returns:
-        (...) 0: nothing between the modes; 1: no valley; infinite where a mode is empty.
+        (...) 0: nothing between the modes; 1, the most: no valley, or an empty mode.
     """
     window = half_range / 3.0
     between = centres + 180.0 / centres.shape[-1]
@@ -186,7 +186,7 @@ def valley_ratio(pose: jax.Array, centres: jax.Array, half_range: float) -> jax.
     starts = centres[:, None] + jnp.array([-2.0, 0.0, 2.0]) * window
     peaks = mode_shares(pose, starts.reshape(-1), window)
     peak = jnp.min(jnp.max(peaks.reshape(*peaks.shape[:-1], *starts.shape), axis=-1), axis=-1)
-    return valley / peak
+    return jnp.where(peak > valley, valley / jnp.maximum(peak, 1e-9), 1.0)
 
 
 def wasserstein_degrees(pose: jax.Array, centres: jax.Array, half_range: float) -> jax.Array:
