@@ -172,7 +172,7 @@ FIELDS: dict[str, Any] = {
                 "flow",
                 "instaaug_lrp",
                 "flow_lrp",
-            ),  # fmt: skip
+            ),
         ),
         "box_low": Field((-1.0,), "of fixed: one number, or one per coordinate", low=-1, high=1),
         "box_high": Field((1.0,), "of fixed: one number, or one per coordinate", low=-1, high=1),

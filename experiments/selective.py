@@ -7,7 +7,7 @@
 it: --config.distribution.name=augerino. With a seam at half a turn: --config.distribution.base=box
 --config.distribution.bijection=coupling.
 
-Variants: none, the paper's recipe (a GPU); `:cpu`, minutes on two cores; `:smoke`, to see that it
+Variants: none, the paper's epochs and batch (a GPU); `:cpu`, minutes on two cores; `:smoke`, to see that it
 runs.
 """
 

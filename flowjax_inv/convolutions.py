@@ -9,8 +9,10 @@
 
 Did not help (CPU time, what we do = 1): weight gradients from plain patch matrices in blocks under
 `lax.scan` 1.2 to 2.4; banded patches from 8 channels on 2 to 5 forward; input gradients as banded
-convolutions of the cotangent 3 to 8; slices of 32 images at any shape up to 2.7. Nor did XLA's
-flags for oneDNN, XNNPACK, no YNNPACK fusions, or 512-bit vectors: 0.9 to 1.1 of a whole step.
+convolutions of the cotangent 3 to 8; slices of 32 images at any shape up to 2.7. Neighbouring
+outputs of a row as features of one convolution, of which XLA's are fast from 24 features on, took
+0.95 to 1.0 of a step: too little for it. XLA's flags for oneDNN, XNNPACK, no YNNPACK fusions, or
+512-bit vectors: 0.9 to 1.1 of a whole step; YNNPACK fusions of elementwise work: 1.09.
 `python -m benchmarks.convolution` compares with PyTorch.
 """
 

@@ -265,8 +265,14 @@ def test_full_gaussian_correlates_and_diagonal_does_not() -> None:
         (Fixed(dim=1, box_low=(0.5,), box_high=(0.5,)), "want -1 <= low < high <= 1"),
         (Fixed(dim=1, box_high=(1.5,)), "want -1 <= low < high <= 1"),
         (Augerino(dim=1, start_half_range=(1.0,)), "start_half_range=.*above 0.0001 and below 1"),
-        (gaussian(2, covariance="round"), 'covariance is "round"; allowed: diagonal, full'),
-        (flow(1, loc_start="middle"), 'loc_start is "middle"; allowed: random, even'),
+        (
+            gaussian(2, covariance="round"),
+            "covariance='round' is unknown; did you mean one of diagonal, full",
+        ),
+        (
+            flow(1, loc_start="middle"),
+            "loc_start='middle' is unknown; did you mean one of random, even",
+        ),
     ],
 )
 def test_refusals(module: ConditionalDistribution, text: str) -> None:
@@ -277,7 +283,9 @@ def test_refusals(module: ConditionalDistribution, text: str) -> None:
 @pytest.mark.parametrize("cls", [Augerino, InstaAug])
 def test_unknown_bonus_is_refused(cls: Any) -> None:
     embed: Any = {"embed": Pixels()} if cls is InstaAug else {}
-    with pytest.raises(ValueError, match='bonus is "volume"; allowed: paper, code, entropy'):
+    with pytest.raises(
+        ValueError, match="bonus='volume' is unknown; did you mean one of paper, code"
+    ):
         bonus(cls(dim=1, **{"bonus": "volume"}, **embed))
 
 

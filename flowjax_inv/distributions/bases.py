@@ -14,7 +14,23 @@ __all__ = ["Gaussian", "GaussianMixture", "UniformBox"]
 _SLACK = 1e-5
 
 
-class UniformBox(distrax.Distribution):
+class _AroundLoc(distrax.Distribution):
+    """What the densities with one centre `loc` (N, d) per image share: their shapes."""
+
+    loc: jax.Array
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """(d,)."""
+        return self.loc.shape[-1:]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """(N,)."""
+        return self.loc.shape[:-1]
+
+
+class UniformBox(_AroundLoc):
     """Uniform on a box: z = loc + (u - 1/2) exp(log_width), u ~ U[0, 1]^d.
 
     log density = -sum log_width inside, -inf outside.
@@ -30,16 +46,6 @@ class UniformBox(distrax.Distribution):
     def __init__(self, loc: jax.Array, log_width: jax.Array):
         super().__init__()
         self.loc, self.log_width = jnp.broadcast_arrays(loc, log_width)
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """(d,)."""
-        return self.loc.shape[-1:]
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """(N,)."""
-        return self.loc.shape[:-1]
 
     def _sample_n(self, key: jax.Array, n: int) -> jax.Array:
         u = draw_noise(jax.random.uniform, key, n, self.loc.shape) - 0.5
@@ -58,7 +64,7 @@ class UniformBox(distrax.Distribution):
         return jnp.where(inside, -jnp.sum(self.log_width, axis=-1), -jnp.inf)
 
 
-class Gaussian(distrax.Distribution):
+class Gaussian(_AroundLoc):
     """Multivariate normal: z = loc + L eps, eps ~ N(0, 1).
 
     Distrax's own draws with one key for all rows; this one takes a key per row as well.
@@ -71,16 +77,6 @@ class Gaussian(distrax.Distribution):
     def __init__(self, loc: jax.Array, lower: jax.Array):
         super().__init__()
         self.loc, self.lower = loc, lower
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """(d,)."""
-        return self.loc.shape[-1:]
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """(N,)."""
-        return self.loc.shape[:-1]
 
     def _sample_n(self, key: jax.Array, n: int) -> jax.Array:
         noise = draw_noise(jax.random.normal, key, n, self.loc.shape)

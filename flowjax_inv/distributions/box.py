@@ -11,10 +11,12 @@ import numpy as np
 
 from flowjax_inv.distributions.base import ConditionalDistribution, free_plus_projection
 from flowjax_inv.distributions.bases import UniformBox
+from flowjax_inv.warps import check_name
 
 __all__ = ["Augerino", "Fixed", "Identity", "InstaAug"]
 
 _LEAST = 1e-4  # of the way to the box's side: a range that is a point has no density
+_BONUSES = ("paper", "code", "entropy")
 _CUT_OFF = 10.0  # full width from which on Augerino's code no longer rewards any
 
 
@@ -111,13 +113,13 @@ class Augerino(ConditionalDistribution):
 
     def regularizer(self, distribution: distrax.Distribution, log_prob: jax.Array) -> jax.Array:
         """Return the scalar that alpha multiplies, see the class."""
+        check_name("bonus", self.bonus, _BONUSES)
         if self.bonus == "entropy":
             return jnp.mean(log_prob)
         box: Any = distribution
         width = jnp.exp(box.log_width[0]) * _scales(self)
         if self.bonus == "paper":
             return -jnp.sum(0.25 * width**2)
-        _check_bonus(self.bonus)
         return -jnp.where(jnp.all(width < _CUT_OFF), jnp.sqrt(jnp.sum(width**2)), 0.0)
 
 
@@ -160,8 +162,8 @@ class InstaAug(ConditionalDistribution):
 
     def regularizer(self, distribution: distrax.Distribution, log_prob: jax.Array) -> jax.Array:
         """Return the scalar that alpha multiplies, see the class."""
+        check_name("bonus", self.bonus, _BONUSES)
         if self.bonus != "code":
-            _check_bonus(self.bonus)
             return jnp.mean(log_prob)
         box: Any = distribution
         width = jnp.exp(box.log_width) * _scales(self)
@@ -207,8 +209,3 @@ def _half_ranges(module: Augerino | InstaAug) -> np.ndarray:
         )
     inner = (values - _LEAST) / (1.0 - _LEAST)
     return np.log(inner) - np.log1p(-inner)
-
-
-def _check_bonus(bonus: str) -> None:
-    if bonus not in ("paper", "code", "entropy"):
-        raise ValueError(f'bonus is "{bonus}"; allowed: paper, code, entropy.')

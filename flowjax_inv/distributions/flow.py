@@ -17,6 +17,7 @@ from flowjax_inv.distributions.base import (
     unbounded,
 )
 from flowjax_inv.distributions.bases import GaussianMixture, UniformBox
+from flowjax_inv.warps import check_name
 
 __all__ = ["Flow", "FlowDistribution"]
 
@@ -236,11 +237,10 @@ class Flow(ConditionalDistribution):
 
     def _centres(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return the first centres (K, d) of the components, before the squash."""
+        check_name("loc_start", self.loc_start, ("random", "even"))
         if self.loc_start == "random":
             random = np.random.RandomState(self.permutation_seed)
             return random.uniform(-1.0, 1.0, shape) * self.loc_std
-        if self.loc_start != "even":
-            raise ValueError(f'loc_start is "{self.loc_start}"; allowed: random, even.')
         # The first coordinate in equal steps, the others by multiples of irrational numbers
         # (Kronecker's sequence), which fill the box evenly for any number of components.
         rate = np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0][: self.dim])

@@ -17,6 +17,7 @@ from flowjax_inv.distributions.base import (
 )
 from flowjax_inv.distributions.bases import Gaussian
 from flowjax_inv.distributions.flow import FlowDistribution
+from flowjax_inv.warps import check_name
 
 __all__ = ["ConditionalGaussian"]
 
@@ -45,8 +46,7 @@ class ConditionalGaussian(ConditionalDistribution):
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:
         """Return the density of every image in (N, H, W, C)."""
-        if self.covariance not in ("diagonal", "full"):
-            raise ValueError(f'covariance is "{self.covariance}"; allowed: diagonal, full.')
+        check_name("covariance", self.covariance, ("diagonal", "full"))
         embedding = self.embed(images, train=train).astype(jnp.float32)
 
         def parameter(name: str, free: jax.Array) -> jax.Array:
