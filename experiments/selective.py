@@ -7,8 +7,8 @@
 it: --config.distribution.name=augerino. With a seam at half a turn: --config.distribution.base=box
 --config.distribution.bijection=coupling.
 
-Variants: none, the paper's epochs and batch (a GPU); `:cpu`, minutes on two cores; `:smoke`, to see that it
-runs.
+Variants: none, the paper's epochs and batch (a GPU); `:cpu`, minutes on two cores; `:smoke`, to see
+that it runs.
 """
 
 from experiments import defaults, recipes
