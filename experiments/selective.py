@@ -30,7 +30,7 @@ def get_config(variant: str = "") -> defaults.Config:
     config.evaluation.batch_size, config.evaluation.density_samples = 500, 500
     if variant == "cpu":
         config.classifier.width = 8
-        config.train.epochs, config.train.batch_size, config.train.log_every = 10, 128, 50
+        config.train.epochs, config.train.batch_size, config.train.log_every = 14, 128, 50
         for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
             optimizer.learning_rate, optimizer.final_fraction = 2e-3, 0.02
     return recipes.smoke(config) if variant == "smoke" else config
