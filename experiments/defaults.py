@@ -128,6 +128,7 @@ FIELDS: dict[str, Any] = {
         "sprites": Field("", ".npz with mario, iggy: (1, 3, 32, 32) in [0, 1]; empty: ours"),
         "half_range_degrees": Field(90.0, "R: poses are centre + U(-R, R)", above=0, high=90),
         "modes": Field(1, "arcs per class", low=1),
+        "sectors": Field(0, "classes per figure round the circle; 0: up and down", low=0),
         "train_size": Field(12_000, "images; 0: all of a prepared set", low=0),
         "test_size": Field(600, "images; 0: all of a prepared set", low=0),
         "align_corners": Field(value=False, about="pixel-centre rule the set is rendered with"),
@@ -223,6 +224,11 @@ FIELDS: dict[str, Any] = {
         "base_projection_scale": Field(0.01, "first scale of the base's projection", low=0),
     },
     "objective": {
+        "loss": Field(
+            "cross_entropy", "of labels, or of values", choices=("cross_entropy", "squared_error")
+        ),
+        "label_smoothing": Field(0.0, "share of a label spread over all classes", low=0, high=0.9),
+        "freeze_classifier": Field(value=False, about="after burn-in the density alone learns"),
         "copies": Field(1, "n: views per image", low=1),
         "average": Field("losses", "over views", choices=("losses", "logits", "probs")),
         "include_original": Field(
@@ -346,6 +352,11 @@ def check(config: Config) -> None:
         raise ValueError(
             f"config.objective.burn_in_epochs is {burn_in} of config.train.epochs={epochs}; "
             "leave at least one epoch for the density."
+        )
+    if values["objective.freeze_classifier"] and not burn_in:
+        raise ValueError(
+            "config.objective.freeze_classifier is True with burn_in_epochs=0: the classifier "
+            "would stay as it starts; set config.objective.burn_in_epochs."
         )
     if 0 < values["data.train_size"] < values["train.batch_size"]:
         raise ValueError(

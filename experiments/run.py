@@ -195,7 +195,7 @@ def train_and_evaluate(
     both = {name: variables(name) for name in state.params}
     results, arrays = {}, {}
     if distribution.has_density:
-        poses_known = data.centres_degrees is not None and "rotation" in transform.names
+        poses_known = data.centres_degrees is not None and densities.turns(transform)
         measure = densities.by_pose if poses_known else densities.on_images
         results, arrays = measure(subject, both["distribution"])
     results |= evaluate.averaged_accuracies(

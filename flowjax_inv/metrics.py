@@ -14,6 +14,7 @@ __all__ = [
     "half_range_degrees",
     "kolmogorov_distance",
     "mode_shares",
+    "nearest_rotation",
     "outside_share",
     "valley_ratio",
     "wasserstein_degrees",
@@ -221,6 +222,30 @@ def wasserstein_degrees(pose: jax.Array, centres: jax.Array, half_range: float) 
     difference = samples - true
     middle = jnp.median(difference, axis=-1, keepdims=True)
     return 360.0 * jnp.mean(jnp.abs(difference - middle), axis=-1)
+
+
+def nearest_rotation(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Angle of the rotation nearest to a linear map, and the relative Frobenius distance to it.
+
+    A = [[a, b], [c, d]], R(t) = [[cos t, -sin t], [sin t, cos t]]:
+    t = atan2(c - b, a + d);  |A - R|^2 = |A|^2 + 2 - 2 hypot(a + d, c - b);  distance |A - R| / |A|
+
+    Args:
+        matrix: (..., 2, 2), or (..., 3, 3) of which the linear part is taken.
+
+    Returns:
+        Degrees in [-180, 180], and the distance: 0 for a rotation, sqrt(2) for a half plane's
+        mirror image; two arrays (...).
+    Source: flow paper, section 4 (rotation discovery). Its code takes all nine entries of the 3x3
+        matrix and the nearest orthogonal one, mirror images included.
+    """
+    a, b, c, d = (matrix[..., i, j] for i in (0, 1) for j in (0, 1))
+    norm = a**2 + b**2 + c**2 + d**2
+    turn, along = c - b, a + d
+    # |A - R|^2 as a sum of squares: the difference above loses its digits near a rotation.
+    radius = jnp.hypot(along, turn)
+    square = (a - d) ** 2 / 2 + (b + c) ** 2 / 2 + (radius / jnp.sqrt(2.0) - jnp.sqrt(2.0)) ** 2
+    return jnp.rad2deg(jnp.arctan2(turn, along)), jnp.sqrt(square / norm)
 
 
 def entropy(distribution: distrax.Distribution, *, key: jax.Array, num_samples: int) -> jax.Array:

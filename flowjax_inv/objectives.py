@@ -1,4 +1,4 @@
-"""Terms of the loss over copies; every cross-entropy is in nats."""
+"""Terms of the loss over copies; a cross-entropy is in nats, a squared error in squared units."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -8,13 +8,23 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-__all__ = ["AVERAGES", "Average", "score_function_term", "view_cross_entropy"]
+__all__ = [
+    "AVERAGES",
+    "Average",
+    "Loss",
+    "score_function_term",
+    "view_cross_entropy",
+    "view_squared_error",
+]
 
 Average = Literal["losses", "logits", "probs"]
 AVERAGES: tuple[Average, ...] = ("losses", "logits", "probs")
+Loss = Literal["cross_entropy", "squared_error"]
 
 
-def view_cross_entropy(logits: jax.Array, labels: jax.Array, average: Average) -> jax.Array:
+def view_cross_entropy(
+    logits: jax.Array, labels: jax.Array, average: Average, label_smoothing: float = 0.0
+) -> jax.Array:
     """Cross-entropy of n views per image, averaged in one of three places.
 
     "losses": mean over views of CE(logits)        (paper eq. 9-10: an upper bound on "probs")
@@ -25,26 +35,66 @@ def view_cross_entropy(logits: jax.Array, labels: jax.Array, average: Average) -
         logits: (n, N, C).
         labels: (N,) int.
         average: which of the three.
+        label_smoothing: share of a label's mass that is spread evenly over all C classes. With it
+            a prediction may be too sure: what an image turns into must look like the data, not
+            only like its class.
 
     Returns:
         (N,) nats.
 
     Raises:
-        ValueError: if `average` is none of the three.
+        ValueError: if `average` is none of the three, or "probs" with smoothed labels.
     """
-    if average == "losses":
-        each = optax.softmax_cross_entropy_with_integer_labels(
+
+    def cross_entropy(logits: jax.Array) -> jax.Array:
+        right = optax.softmax_cross_entropy_with_integer_labels(
             logits, jnp.broadcast_to(labels, logits.shape[:-1])
         )
-        return jnp.mean(each, axis=0)
+        if not label_smoothing:
+            return right
+        spread = -jnp.mean(jax.nn.log_softmax(logits), axis=-1)
+        return (1.0 - label_smoothing) * right + label_smoothing * spread
+
+    if average == "losses":
+        return jnp.mean(cross_entropy(logits), axis=0)
     if average == "logits":
-        return optax.softmax_cross_entropy_with_integer_labels(jnp.mean(logits, axis=0), labels)
+        return cross_entropy(jnp.mean(logits, axis=0))
+    if average == "probs" and label_smoothing:
+        raise ValueError(
+            f'label_smoothing is {label_smoothing} with average="probs"; it is for "losses" and '
+            '"logits".'
+        )
     if average == "probs":
         log_p = jnp.take_along_axis(
             jax.nn.log_softmax(logits), labels[None, :, None].repeat(logits.shape[0], 0), axis=-1
         )[..., 0]
         return jnp.log(logits.shape[0]) - jax.nn.logsumexp(log_p, axis=0)
     raise ValueError(f'average is "{average}"; allowed: {", ".join(AVERAGES)}.')
+
+
+def view_squared_error(outputs: jax.Array, values: jax.Array, average: Average) -> jax.Array:
+    """Squared error of n views per image, averaged in one of two places.
+
+    "losses": mean over views of (y - t)^2;  "logits": (mean over views of y - t)^2
+
+    Args:
+        outputs: (n, N, 1) y.
+        values: (N,) t.
+        average: which of the two.
+
+    Returns:
+        (N,) squared units of the values.
+
+    Raises:
+        ValueError: if `average` is neither, or there is more than one output.
+    """
+    if outputs.shape[-1] != 1:
+        raise ValueError(f"outputs have shape {outputs.shape}; a squared error wants (n, N, 1).")
+    if average == "losses":
+        return jnp.mean((outputs[..., 0] - values) ** 2, axis=0)
+    if average == "logits":
+        return (jnp.mean(outputs[..., 0], axis=0) - values) ** 2
+    raise ValueError(f'average is "{average}"; a squared error allows: losses, logits.')
 
 
 def score_function_term(

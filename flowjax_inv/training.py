@@ -15,7 +15,13 @@ import optax
 from flowjax_inv import chunks
 from flowjax_inv.data.pixels import Normalization, mirror_at_random
 from flowjax_inv.distributions.base import ConditionalDistribution
-from flowjax_inv.objectives import Average, score_function_term, view_cross_entropy
+from flowjax_inv.objectives import (
+    Average,
+    Loss,
+    score_function_term,
+    view_cross_entropy,
+    view_squared_error,
+)
 from flowjax_inv.placement import Placement
 from flowjax_inv.transforms import Transform
 
@@ -49,12 +55,16 @@ class Controller(Protocol):
 class Objective:
     """How the loss is put together.
 
-    loss = CE of views [+ CE of the original images] + alpha * regularizer
+    loss = L of views [+ L of the original images] + alpha * regularizer
 
     Attributes:
+        loss: L, the cross-entropy of labels or the squared error of values (regression).
+        label_smoothing: of the cross-entropy, see `objectives.view_cross_entropy`.
+        freeze_classifier: after burn-in the classifier stays as it is, in evaluation mode: the
+            density alone learns, and only views are classified.
         copies: n, sampled views per image.
         average: where the views are averaged, see `objectives.view_cross_entropy`.
-        include_original: add the cross-entropy of the untransformed images.
+        include_original: add the loss of the untransformed images.
         baseline: of the score function, see `objectives.score_function_term`.
         copies_per_chunk: views that go through the classifier together; they are made and
             classified again when the gradient needs them, so memory holds one chunk, for one more
@@ -65,6 +75,9 @@ class Objective:
         ValueError: if chunks do not divide the copies.
     """
 
+    loss: Loss = "cross_entropy"
+    label_smoothing: float = 0.0
+    freeze_classifier: bool = False
     copies: int = 1
     average: Average = "losses"
     include_original: bool = True
@@ -79,6 +92,38 @@ class Objective:
                 f"copies_per_chunk is {self.copies_per_chunk} of {self.copies} copies; take a "
                 "divisor, or 0 for all at once."
             )
+
+    @property
+    def score_name(self) -> str:
+        """What `score` is, in names of figures: the accuracy, or the absolute error."""
+        return "accuracy" if self.loss == "cross_entropy" else "error"
+
+    @property
+    def logged(self) -> tuple[str, ...]:
+        """Names of the figures that a step adds up."""
+        return (
+            "steps",
+            "loss",
+            self.loss,
+            f"{self.loss}_original",
+            f"train_{self.score_name}",
+            "entropy",
+            "alpha",
+            "saturated_share",
+            "gradient_norm",
+        )
+
+    def cost(self, outputs: jax.Array, targets: jax.Array, average: Average) -> jax.Array:
+        """Return L (N,) of outputs (n, N, C) for targets (N,), the views averaged in `average`."""
+        if self.loss == "squared_error":
+            return view_squared_error(outputs, targets, average)
+        return view_cross_entropy(outputs, targets, average, self.label_smoothing)
+
+    def score(self, outputs: jax.Array, targets: jax.Array) -> jax.Array:
+        """Return right (1) or wrong (0), or the absolute error (N,), of outputs (N, C)."""
+        if self.loss == "squared_error":
+            return jnp.abs(outputs[..., 0] - targets)
+        return jnp.asarray(jnp.argmax(outputs, -1) == targets, jnp.float32)
 
 
 class TrainState(flax.struct.PyTreeNode):
@@ -111,6 +156,7 @@ def init_state(
     images: jax.Array | np.ndarray,
     *,
     key: jax.Array,
+    objective: Objective = Objective(),  # noqa: B008  # frozen
 ) -> TrainState:
     """Return the state before the first step.
 
@@ -120,6 +166,7 @@ def init_state(
         controller: of alpha.
         images: (N, H, W, C), any batch: only its shape matters.
         key: typed PRNG key of the run.
+        objective: of the steps to come: what they add up.
     """
     keys = jax.random.split(jax.random.fold_in(key, _STREAM_INIT))
     blank = jnp.zeros(images.shape, jnp.float32)
@@ -135,24 +182,11 @@ def init_state(
         batch_stats={name: value.get("batch_stats", {}) for name, value in variables.items()},
         opt_state=optimizer.init(params),
         controller=controller.init(),
-        totals={name: jnp.zeros((), jnp.float32) for name in _METRICS},
+        totals={name: jnp.zeros((), jnp.float32) for name in objective.logged},
     )
     # Own buffers: the step donates the state, and neither the caller's key nor a constant that two
     # fields share may be donated.
     return jax.tree.map(lambda leaf: leaf.copy(), state)
-
-
-_METRICS = (
-    "steps",
-    "loss",
-    "cross_entropy",
-    "cross_entropy_original",
-    "train_accuracy",
-    "entropy",
-    "alpha",
-    "saturated_share",
-    "gradient_norm",
-)
 
 
 def take_totals(state: TrainState) -> tuple[dict[str, jax.Array], TrainState]:
@@ -223,6 +257,8 @@ def make_step(
     place = placement or Placement()
     copies = objective.copies
     chunk = objective.copies_per_chunk or copies
+    frozen = objective.freeze_classifier and not burn_in
+    originals = int(objective.include_original and not frozen)
 
     def apply(
         module: nn.Module, params: Params, stats: Params, images: jax.Array, key: jax.Array
@@ -230,7 +266,7 @@ def make_step(
         result: Any = module.apply(
             {"params": params, "batch_stats": stats},
             images,
-            train=True,
+            train=not (frozen and module is classifier),
             mutable=["batch_stats"],
             rngs={"dropout": key},
         )
@@ -278,7 +314,6 @@ def make_step(
             logits, stats = apply(classifier, params, stats, seen, key)
             return jnp.moveaxis(logits.reshape(batch, views.shape[1], -1), 1, 0), stats
 
-        originals = int(objective.include_original)
         if chunk == copies:
             logits, stats = part(params, stats, images, theta, originals)
         else:
@@ -304,19 +339,21 @@ def make_step(
             logits, classifier_stats = apply(
                 classifier, params["classifier"], stats["classifier"], images, key_dropout
             )
-            ce = jnp.mean(view_cross_entropy(logits[None], labels, "losses"))
+            cost = jnp.mean(objective.cost(logits[None], labels, "losses"))
             zero = jnp.zeros(())
             metrics = {
-                "loss": ce,
-                "cross_entropy": ce,
-                "cross_entropy_original": ce,
-                "train_accuracy": jnp.mean(jnp.argmax(logits, -1) == labels),
+                "loss": cost,
+                objective.loss: cost,
+                f"{objective.loss}_original": cost,
+                f"train_{objective.score_name}": jnp.mean(objective.score(logits, labels)),
                 "entropy": zero,
                 "alpha": zero,
                 "saturated_share": zero,
             }
-            return ce, (metrics, {**stats, "classifier": classifier_stats})
+            return cost, (metrics, {**stats, "classifier": classifier_stats})
 
+        if frozen:
+            params = {**params, "classifier": jax.lax.stop_gradient(params["classifier"])}
         alpha = controller.alpha(state.controller)
         density, density_stats = apply(
             distribution, params["distribution"], stats["distribution"], images, key_dropout
@@ -325,17 +362,17 @@ def make_step(
         original, logits, classifier_stats = classify(
             params["classifier"], stats["classifier"], images, theta, key_dropout
         )
-        ce = jnp.mean(view_cross_entropy(logits, labels, objective.average))
-        ce_original = jnp.zeros(())
-        if objective.include_original:
-            ce_original = jnp.mean(view_cross_entropy(original, labels, "losses"))
-        loss = ce + ce_original + alpha * distribution.regularizer(density, log_prob)
+        cost = jnp.mean(objective.cost(logits, labels, objective.average))
+        cost_original = jnp.zeros(())
+        if originals:
+            cost_original = jnp.mean(objective.cost(original, labels, "losses"))
+        loss = cost + cost_original + alpha * distribution.regularizer(density, log_prob)
         value = loss
         if not distribution.reparameterized:
-            each = jax.vmap(lambda x: view_cross_entropy(x[None], labels, "losses"))(logits)
-            score, cost = distribution.scored(density, theta, log_prob)
+            each = jax.vmap(lambda x: objective.cost(x[None], labels, "losses"))(logits)
+            score, added = distribution.scored(density, theta, log_prob)
             loss = loss + score_function_term(
-                each + alpha * cost,
+                each + alpha * added,
                 score,
                 baseline=objective.baseline,
                 over_devices=place.mean,
@@ -343,9 +380,9 @@ def make_step(
             )
         metrics = {
             "loss": value,
-            "cross_entropy": ce,
-            "cross_entropy_original": ce_original,
-            "train_accuracy": jnp.mean(jnp.argmax(logits, -1) == labels),
+            objective.loss: cost,
+            f"{objective.loss}_original": cost_original,
+            f"train_{objective.score_name}": jnp.mean(objective.score(logits, labels)),
             "entropy": -jnp.mean(log_prob) if distribution.has_density else jnp.zeros(()),
             "alpha": alpha,
             "saturated_share": edge_share(theta, transform.periodic, distribution.discrete),
@@ -364,16 +401,19 @@ def make_step(
         gradients, metrics = place.mean((gradients, metrics))
         metrics |= {"steps": jnp.ones(()), "gradient_norm": optax.tree.norm(gradients)}
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        params: Any = optax.apply_updates(state.params, updates)
+        if frozen:  # momentum and weight decay would move it still
+            params = {**params, "classifier": state.params["classifier"]}
         follows = not burn_in and distribution.has_density
         return state.replace(
             step=state.step + 1,
-            params=optax.apply_updates(state.params, updates),
+            params=params,
             batch_stats=stats,
             opt_state=opt_state,
             controller=controller.update(state.controller, metrics["entropy"])
             if follows
             else state.controller,
-            totals={name: state.totals[name] + metrics[name] for name in _METRICS},
+            totals={name: state.totals[name] + metrics[name] for name in objective.logged},
         )
 
     return place.compile(body)

@@ -12,7 +12,8 @@ from flowjax_inv.transforms import Affine
 
 __all__ = ["CLASS_NAMES", "class_centres_degrees", "load_sprites", "mario_iggy", "turned"]
 
-CLASS_NAMES = ("first up", "first down", "second up", "second down")
+_FIGURES = ("first", "second")
+CLASS_NAMES = tuple(f"{figure} {way}" for figure in _FIGURES for way in ("up", "down"))
 _KEYS = ("mario", "iggy")
 _SHAPE = (1, 3, 32, 32)
 
@@ -72,6 +73,12 @@ def class_centres_degrees(modes: int) -> np.ndarray:
     return wrapped.astype(np.float32)
 
 
+def _sector_centres_degrees(sectors: int) -> np.ndarray:
+    """Centres of the classes of two figures whose circles are cut evenly: (2 sectors, 1)."""
+    one = 360.0 * np.arange(sectors) / sectors
+    return ((np.tile(one, 2) + 180.0) % 360.0 - 180.0).astype(np.float32)[:, None]
+
+
 def turned(sprites: np.ndarray, pose_degrees: np.ndarray, align_corners: bool) -> np.ndarray:  # noqa: FBT001  # the field's name everywhere
     """Turn each sprite counter-clockwise: (N, H, W, C) in [0, 1] -> (N, H, W, C) uint8.
 
@@ -104,6 +111,7 @@ def mario_iggy(
     sprites: np.ndarray,
     half_range_degrees: float = 90.0,
     modes: int = 1,
+    sectors: int = 0,
     train_size: int = 12_000,
     test_size: int = 600,
     align_corners: bool = False,
@@ -113,12 +121,16 @@ def mario_iggy(
 
     pose = centre_k + U(-R, R), rendered once with bilinear sampling and zeros outside. Classes:
     0 first figure up, 1 first down, 2 second up, 3 second down. All modes share one draw of angles.
+    With sectors the circle of each figure is cut into that many classes, which touch: the only
+    invariance is to turns within one of them.
 
     Args:
         sprites: (2, H, W, C) float in [0, 1].
         half_range_degrees: R; 90 and 45 with one mode, 30 with three in the paper.
         modes: number of arcs per class.
-        train_size, test_size: images in all, divisible by 4 modes.
+        sectors: classes per figure; 0: up and down. Class k of a figure is centred at 360 k / S
+            degrees and reaches 180 / S to either side, whatever `half_range_degrees`.
+        train_size, test_size: images in all, divisible by 4 modes, or by 2 sectors.
         align_corners: pixel-centre rule of the rendering. The authors render with False and
             augment with True.
         seed: of the angles and the order.
@@ -127,24 +139,34 @@ def mario_iggy(
         ValueError: if a size does not divide, or the arcs of two classes overlap.
     Source: flow paper section 4 and its code (train_mario.py).
     """
+    if sectors and modes > 1:
+        raise ValueError(f"sectors={sectors} with modes={modes}; sectors have one arc each.")
+    arcs = 2 * sectors or 4 * modes
     for name, size in (("train_size", train_size), ("test_size", test_size)):
-        if size <= 0 or size % (4 * modes):
-            raise ValueError(f"{name} is {size}; want a positive multiple of {4 * modes}.")
-    if not 0 < half_range_degrees <= 90.0 / modes:
+        if size <= 0 or size % arcs:
+            raise ValueError(f"{name} is {size}; want a positive multiple of {arcs}.")
+    if sectors:
+        centres, half_range_degrees = _sector_centres_degrees(sectors), 180.0 / sectors
+        names = tuple(
+            f"{figure} {360.0 * k / sectors:g}°" for figure in _FIGURES for k in range(sectors)
+        )
+    elif not 0 < half_range_degrees <= 90.0 / modes:
         raise ValueError(
             f"half_range_degrees is {half_range_degrees} with modes={modes}; want (0, "
             f"{90 / modes:g}]: wider arcs of two classes would overlap."
         )
-    centres = class_centres_degrees(modes)
+    else:
+        centres, names = class_centres_degrees(modes), CLASS_NAMES
+    classes = len(names)
     random = np.random.default_rng(seed)
 
     def split(size: int) -> Split:
-        each = random.uniform(-half_range_degrees, half_range_degrees, (4, 1, size // (4 * modes)))
+        each = random.uniform(-half_range_degrees, half_range_degrees, (classes, 1, size // arcs))
         pose = (centres[:, :, None] + each).reshape(-1).astype(np.float32)
         pose = (pose + 180.0) % 360.0 - 180.0
-        labels = np.repeat(np.arange(4, dtype=np.int32), size // 4)
+        labels = np.repeat(np.arange(classes, dtype=np.int32), size // classes)
         order = random.permutation(size)
         labels, pose = labels[order], pose[order]
-        return Split(turned(sprites[labels // 2], pose, align_corners), labels, pose)
+        return Split(turned(sprites[labels // (classes // 2)], pose, align_corners), labels, pose)
 
-    return DataSet(split(train_size), split(test_size), CLASS_NAMES, centres, half_range_degrees)
+    return DataSet(split(train_size), split(test_size), names, centres, half_range_degrees)
