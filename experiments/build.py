@@ -12,13 +12,14 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import numpy as np
 import optax
 
 from experiments.defaults import FIELDS, Config, did_you_mean
 from flowjax_inv import controllers, networks, transforms
 from flowjax_inv.data import sprites, stored, variants
 from flowjax_inv.data.pixels import Normalization
-from flowjax_inv.data.sets import DataSet
+from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
 from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
@@ -40,7 +41,9 @@ __all__ = [
     "normalization",
     "objective",
     "optimizer",
+    "outputs",
     "placement",
+    "targets",
     "transform",
 ]
 
@@ -85,8 +88,8 @@ def _mario_iggy(section: Config) -> DataSet:
 SETS: dict[str, Callable[[Config], DataSet]] = {"mario_iggy": _mario_iggy}
 
 
-_VARIANTS = ("classes", "validation_size", "long_tail", "choice", "rotated_degrees", "translated",
-             "scaled")  # fmt: skip
+_VARIANTS = ("classes", "validation_size", "long_tail", "choice", "repeats", "rotated_degrees",
+             "translated", "scaled", "centre_crop")  # fmt: skip
 
 
 def _look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
@@ -278,10 +281,35 @@ def data_set(config: Config) -> DataSet:
     if section.choice == "random" and section.train_size:
         data = variants.random_subset(data, section.train_size, seed=section.seed)
     data = variants.first(data, section.train_size, section.test_size)
+    if section.repeats > 1:
+        data = variants.repeated(data, section.repeats)
     if section.rotated_degrees:
         data = variants.rotated(data, section.rotated_degrees, seed=section.seed)
     if section.translated:
         data = variants.translated(data, section.translated, seed=section.seed)
     if section.scaled:
         data = variants.scaled(data, section.scaled, seed=section.seed)
+    if section.centre_crop:
+        data = variants.centre_cropped(data, section.centre_crop)
     return data
+
+
+def targets(config: Config, split: Split) -> np.ndarray:
+    """Return what is predicted of every image: its label, or for a regression its pose (degrees).
+
+    Raises:
+        ValueError: if poses are asked for and nobody knows them.
+    """
+    if config.objective.loss == "cross_entropy":
+        return split.labels
+    if split.pose_degrees is None:
+        raise ValueError(
+            f"config.objective.loss is squared_error, which learns poses, but those of "
+            f"{config.data.name} are not known; turn its images: config.data.rotated_degrees=90."
+        )
+    return split.pose_degrees
+
+
+def outputs(config: Config, data: DataSet) -> int:
+    """Return the length of the classifier's output: one per class, or one angle."""
+    return len(data.class_names) if config.objective.loss == "cross_entropy" else 1

@@ -119,6 +119,8 @@ FIELDS: dict[str, Any] = {
         "long_tail": Field(1.0, "rho: images of the first class over those of the last", low=1),
         "choice": Field("first", "which train images", choices=("first", "random")),
         "validation_size": Field(0, "last train images, which then replace the test split", low=0),
+        "repeats": Field(1, "times every image is taken, before each is turned", low=1),
+        "centre_crop": Field(0, "pixels kept of each side after turning; 0: all", low=0),
         "rotated_degrees": Field(0.0, "half-range of one fixed turn per image", low=0, high=180),
         "translated": Field(0.0, "half-range of one fixed shift per axis, half-widths", low=0),
         "scaled": Field(0.0, "half-range of one fixed log-scale per image", low=0),
@@ -347,6 +349,21 @@ def check(config: Config) -> None:
             )
     if not values["evaluation.rules"]:
         raise ValueError("config.evaluation.rules is empty; name at least one of plain, code.")
+    if values["objective.loss"] == "squared_error" and "probs" in (
+        values["objective.average"],
+        values["evaluation.average"],
+    ):
+        raise ValueError(
+            "config.objective.loss is squared_error, which has no probabilities to average; set "
+            "objective.average to losses or logits, and evaluation.average to logits."
+        )
+    if values["objective.label_smoothing"] and (
+        values["objective.average"] == "probs" or values["objective.loss"] != "cross_entropy"
+    ):
+        raise ValueError(
+            "config.objective.label_smoothing is for the cross-entropy with objective.average "
+            "losses or logits; set it to 0."
+        )
     burn_in, epochs = values["objective.burn_in_epochs"], values["train.epochs"]
     if burn_in >= epochs:
         raise ValueError(

@@ -264,7 +264,8 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
     theta = jnp.moveaxis(theta, 0, 1).reshape(classes, poses, -1, transform.dim)
     rotation, distance = _turns_of(transform, theta)
     several = centres.shape[1] > 1
-    gaps = half_range * centres.shape[1] < 90.0 and classes == 4
+    gaps = half_range * centres.shape[1] < 90.0 and not subject.config.data.sectors
+    beyond = jnp.asarray(centres[np.arange(classes) ^ 1])
 
     @jax.jit
     def judged(rotation: jax.Array, centres: jax.Array) -> dict[str, jax.Array]:
@@ -284,8 +285,7 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
             "raw": raw,
             "outside": against(metrics.outside_share, centres, half_range),
             # Where classes touch, what leaves one is in another. Up and down are neighbours.
-            "other": 1.0
-            - against(metrics.outside_share, centres[np.array([1, 0, 3, 2])], half_range, 0.0)
+            "other": jnp.maximum(1.0 - against(metrics.outside_share, beyond, half_range, 0.0), 0.0)
             if gaps
             else against(metrics.outside_share, centres, half_range, 0.0),
             "kolmogorov": against(metrics.kolmogorov_distance, centres, half_range),

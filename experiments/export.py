@@ -58,6 +58,11 @@ def export_run(workdir: str | Path, out: str | Path, *, num_samples: int = 0) ->
     distribution = build.distribution(config, transform, classes=len(class_names))
     state = _restore(folder, config, classifier, distribution, image_shape)
 
+    if config.objective.loss != "cross_entropy":
+        raise ValueError(
+            f"{folder.path} is a regression; a predictor's file gives probabilities of classes. "
+            "Export a run with objective.loss=cross_entropy."
+        )
     section, density = config.evaluation, distribution.has_density
     path = export.write_predictor(
         out,

@@ -59,7 +59,8 @@ def train_and_evaluate(
     place = build.placement(config)
     plain = defaults.without_places(config)
     data = build.data_set(config)
-    classes = len(data.class_names)
+    classes = build.outputs(config, data)
+    targets, test_targets = (build.targets(config, split) for split in (data.train, data.test))
     normalization = build.normalization(config)
     transform = build.transform(config)
     classifier = build.network(config, "classifier", classes=classes)
@@ -91,9 +92,10 @@ def train_and_evaluate(
         controller,
         data.train.images[:batch],
         key=jax.random.key(config.seed),
+        objective=objective,
     )
     state = place.replicate(state)
-    images, labels = place.replicate((data.train.images, data.train.labels))
+    images, targets = place.replicate((data.train.images, targets))
     sizes = {
         f"parameters_{name}": sum(leaf.size for leaf in jax.tree.leaves(params))
         for name, params in state.params.items()
@@ -112,13 +114,10 @@ def train_and_evaluate(
     )
     step_fn, burn_in_fn = make_step(), make_step(burn_in=True)
     take_totals = jax.jit(training.take_totals, donate_argnums=0)
-    accuracy_fn = evaluate.make_accuracy(
-        classifier,
-        data.test,
-        config.evaluation.batch_size,
-        normalization=normalization,
-        placement=place,
+    judge = evaluate.Judge(
+        objective, data.test.images, test_targets, config.evaluation, normalization, place
     )
+    score_fn, score_name = judge.make_score(classifier), objective.score_name
     subject = densities.Subject(
         distribution, transform, data, normalization, config, jax.random.key(config.seed)
     )
@@ -130,7 +129,7 @@ def train_and_evaluate(
     def measure_epoch() -> dict[str, jax.Array]:
         """Measure what metrics.jsonl shows at the end of every epoch."""
         arcs = arcs_fn(variables("distribution")) if arcs_fn else {}
-        return {"test_accuracy": accuracy_fn(variables("classifier")), **arcs}
+        return {f"test_{score_name}": score_fn(variables("classifier")), **arcs}
 
     pending: list[tuple[int, dict[str, jax.Array], dict[str, jax.Array]]] = []
 
@@ -174,7 +173,7 @@ def train_and_evaluate(
                     shuffle=config.train.shuffle,
                 )
                 fn = burn_in_fn if done < burn_in else step_fn
-                state = fn(state, images, labels, indices)
+                state = fn(state, images, targets, indices)
                 if first_step_seconds is None:
                     jax.block_until_ready(state.step)
                     first_step_seconds = time.perf_counter() - started
@@ -198,17 +197,7 @@ def train_and_evaluate(
         poses_known = data.centres_degrees is not None and densities.turns(transform)
         measure = densities.by_pose if poses_known else densities.on_images
         results, arrays = measure(subject, both["distribution"])
-    results |= evaluate.averaged_accuracies(
-        classifier,
-        distribution,
-        transform,
-        both,
-        data.test,
-        config.evaluation,
-        normalization=normalization,
-        placement=place,
-        key=state.key,
-    )
+    results |= judge.averaged(classifier, distribution, transform, both, key=state.key)
     results |= {name: float(value) for name, value in measure_epoch().items()}
     alarms = config.alarms
     floor = alarms.entropy_floor_per_coordinate * transform.dim

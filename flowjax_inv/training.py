@@ -58,7 +58,7 @@ class Objective:
     loss = L of views [+ L of the original images] + alpha * regularizer
 
     Attributes:
-        loss: L, the cross-entropy of labels or the squared error of values (regression).
+        loss: L, the cross-entropy of labels or the squared error of angles in degrees (regression).
         label_smoothing: of the cross-entropy, see `objectives.view_cross_entropy`.
         freeze_classifier: after burn-in the classifier stays as it is, in evaluation mode: the
             density alone learns, and only views are classified.
@@ -95,8 +95,8 @@ class Objective:
 
     @property
     def score_name(self) -> str:
-        """What `score` is, in names of figures: the accuracy, or the absolute error."""
-        return "accuracy" if self.loss == "cross_entropy" else "error"
+        """What `score` is, in names of figures: the accuracy, or the absolute error of an angle."""
+        return "accuracy" if self.loss == "cross_entropy" else "error_degrees"
 
     @property
     def logged(self) -> tuple[str, ...]:

@@ -114,6 +114,21 @@ def test_burn_in_must_leave_an_epoch_and_a_batch_fit() -> None:
         defaults.check(config)
 
 
+PAIRS = [
+    ({"freeze_classifier": True}, "freeze_classifier is True with burn_in_epochs=0"),
+    ({"loss": "squared_error"}, "squared_error, which has no probabilities to average"),
+    ({"label_smoothing": 0.1, "average": "probs"}, "label_smoothing is for the cross-entropy with"),
+]
+
+
+@pytest.mark.parametrize(("fields", "text"), PAIRS)
+def test_fields_that_cannot_go_together(fields, text) -> None:
+    config = defaults.get_config()
+    config.objective.update(fields)
+    with pytest.raises(ValueError, match=text):
+        defaults.check(config)
+
+
 BAD_LINES = [
     ([], "--config is missing; available: experiments/cifar10.py, "),
     (["--config"], "--config is missing; available"),

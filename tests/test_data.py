@@ -40,6 +40,20 @@ def test_poses_lie_in_the_arcs_of_their_class(modes: int, half: float) -> None:
         assert np.bincount(nearest).tolist() == [16] * 3
 
 
+def test_sectors_cut_the_circle_of_each_figure() -> None:
+    data = _set(sectors=12)
+    assert data.train.pose_degrees is not None
+    assert data.arc_half_range_degrees == 15.0
+    assert len(data.class_names) == 24
+    assert data.class_names[13] == "second 30°"
+    sector = np.round(data.train.pose_degrees / 30.0).astype(int) % 12
+    np.testing.assert_array_equal(sector, data.train.labels % 12)
+    assert np.bincount(data.train.labels).tolist() == [2] * 24
+    upright = np.flatnonzero(data.train.labels == 12)[0]
+    back = sprites.turned(OURS[1:], data.train.pose_degrees[[upright]], False)
+    np.testing.assert_array_equal(data.train.images[[upright]], back)
+
+
 def test_quarter_turns_are_counter_clockwise_and_exact() -> None:
     pose = np.array([0.0, 90.0, 180.0, -90.0], np.float32)
     images = sprites.turned(np.repeat(OURS[:1], 4, axis=0), pose, False)
@@ -65,6 +79,8 @@ def test_the_set_is_a_function_of_its_seed() -> None:
         ({"train_size": 50}, "train_size is 50; want a positive multiple of 4"),
         ({"test_size": 0}, "test_size is 0; want a positive multiple of 4"),
         ({"half_range_degrees": 91.0}, r"half_range_degrees is 91.0 with modes=1; want \(0, 90\]"),
+        ({"sectors": 7}, "train_size is 48; want a positive multiple of 14"),
+        ({"sectors": 4, "modes": 3}, "sectors=4 with modes=3; sectors have one arc each"),
         ({"modes": 3}, r"half_range_degrees is 90.0 with modes=3; want \(0, 30\]"),
     ],
 )

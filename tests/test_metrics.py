@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flowjax_inv import metrics
+from flowjax_inv.transforms import Affine
 
 
 def _uniform(centre: float, half: float, key: int = 0, count: int = 4_000) -> jax.Array:
@@ -127,3 +128,26 @@ def test_arc_share_of_two_modes_counts_the_gap_between_them() -> None:
     both = jnp.concatenate([_uniform(0.0, 10.0), _uniform(60.0, 10.0)])
     assert float(metrics.arc_share(both)) == pytest.approx(80 / 360, abs=0.01)
     assert float(metrics.arc_share(jnp.full((50,), 123.0))) == 0.0
+
+
+def test_the_nearest_rotation_is_that_of_the_singular_values() -> None:
+    matrices = np.random.default_rng(0).normal(size=(200, 2, 2)).astype(np.float32)
+    angle, distance = metrics.nearest_rotation(jnp.asarray(matrices))
+    u, _, v = np.linalg.svd(matrices)
+    flip = np.stack([np.ones(200), np.linalg.det(u @ v)], axis=-1)
+    nearest = np.einsum("nij,nj,njk->nik", u, flip, v)
+    expected = np.linalg.norm(matrices - nearest, axis=(1, 2)) / np.linalg.norm(
+        matrices, axis=(1, 2)
+    )
+    np.testing.assert_allclose(distance, expected, atol=1e-5)
+    turn = np.rad2deg(np.arctan2(nearest[:, 1, 0], nearest[:, 0, 0]))
+    np.testing.assert_allclose(metrics.wrap_degrees(angle - turn), 0.0, atol=1e-2)
+
+
+def test_turns_are_no_way_from_turns_and_a_scale_is() -> None:
+    degrees = jnp.array([[-170.0], [-3.0], [0.0], [90.0]])
+    turns = Affine("rotation").matrix(degrees / 180.0)
+    angle, distance = metrics.nearest_rotation(turns)
+    np.testing.assert_allclose(angle, degrees[:, 0], atol=1e-3)
+    np.testing.assert_allclose(distance, 0.0, atol=1e-6)
+    np.testing.assert_allclose(metrics.nearest_rotation(turns[:, :2, :2] * 2.0)[1], 0.5, atol=1e-6)

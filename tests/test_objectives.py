@@ -5,9 +5,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from flowjax_inv.objectives import score_function_term, view_cross_entropy
+from flowjax_inv.objectives import (
+    score_function_term,
+    view_cross_entropy,
+    view_squared_error,
+)
 
 LOGITS = jax.random.normal(jax.random.key(0), (4, 5, 3)) * 2
 LABELS = jnp.array([0, 1, 2, 1, 0])
@@ -34,6 +39,30 @@ def test_jensen_and_equality_for_one_view() -> None:
     one = [view_cross_entropy(LOGITS[:1], LABELS, a) for a in ("losses", "logits", "probs")]
     np.testing.assert_allclose(one[0], one[1], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(one[0], one[2], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("average", ["losses", "logits"])
+def test_smoothed_labels_are_those_of_optax(average: Any) -> None:
+    smooth = optax.smooth_labels(jax.nn.one_hot(LABELS, 3), 0.1)
+    logits = LOGITS if average == "losses" else LOGITS.mean(0, keepdims=True)
+    expected = optax.softmax_cross_entropy(logits, smooth).mean(0)
+    found = view_cross_entropy(LOGITS, LABELS, average, label_smoothing=0.1)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_squared_errors_by_hand() -> None:
+    outputs, values = jnp.array([[[1.0], [4.0]], [[3.0], [4.0]]]), jnp.array([2.0, 1.0])
+    np.testing.assert_allclose(view_squared_error(outputs, values, "losses"), [1.0, 9.0])
+    np.testing.assert_allclose(view_squared_error(outputs, values, "logits"), [0.0, 9.0])
+
+
+def test_refusals_of_smoothed_labels_and_squared_errors() -> None:
+    with pytest.raises(ValueError, match=r'label_smoothing is 0.1 with average="probs"'):
+        view_cross_entropy(LOGITS, LABELS, "probs", label_smoothing=0.1)
+    with pytest.raises(ValueError, match=r"outputs have shape \(4, 5, 3\); a squared error wants"):
+        view_squared_error(LOGITS, LABELS, "losses")
+    with pytest.raises(ValueError, match='average is "probs"; a squared error allows'):
+        view_squared_error(LOGITS[..., :1], LABELS, "probs")
 
 
 def test_unknown_average() -> None:

@@ -80,6 +80,36 @@ def test_the_controller_sees_the_train_entropy() -> None:
     np.testing.assert_allclose(after.controller.entropy, after.totals["entropy"], rtol=1e-6)
 
 
+def test_a_frozen_classifier_stays_whatever_its_optimizer_remembers() -> None:
+    objective = Objective(freeze_classifier=True)
+    classifier = SimpleConv(3, width=4, batch_norm=True)
+    state, burn = build(classifier=classifier, objective=objective, burn_in=True)
+    _, step = build(classifier=classifier, objective=objective)
+    burnt = burn(copy(state), IMAGES, LABELS, np.arange(8))
+    after = step(copy(burnt), IMAGES, LABELS, np.arange(8))
+    assert changed(state, burnt, "classifier")
+    assert changed(burnt, after, "distribution")
+    chex.assert_trees_all_equal(after.params["classifier"], burnt.params["classifier"])
+    chex.assert_trees_all_equal(after.batch_stats["classifier"], burnt.batch_stats["classifier"])
+    assert float(after.totals["cross_entropy_original"] - burnt.totals["cross_entropy"]) == 0
+
+
+def test_a_regression_is_the_same_step() -> None:
+    objective = Objective(loss="squared_error", copies=2)
+    degrees = jnp.linspace(-90.0, 90.0, 24)
+    classifier, distribution, optimizer = MLP(1, hidden=(8,)), small_flow(), optax.adam(1e-2)
+    parts = (classifier, distribution, optimizer, Constant(0.3))
+    state = training.init_state(*parts, IMAGES[:4], key=jax.random.key(1), objective=objective)
+    step = training.make_step(
+        classifier, distribution, ROTATION, *parts[2:], objective, placement=ONE
+    )
+    totals = step(ONE.replicate(state), IMAGES, degrees, np.arange(8)).totals
+    assert set(totals) == set(objective.logged)
+    parts = totals["squared_error"] + totals["squared_error_original"] - 0.3 * totals["entropy"]
+    np.testing.assert_allclose(totals["loss"], parts, rtol=1e-5)
+    assert 40 < float(totals["train_error_degrees"]) < 90  # of -90 .. -35 from about 0
+
+
 def test_identity_trains_the_classifier_on_the_originals() -> None:
     """With the point mass, views are the originals, and alpha multiplies nothing."""
     objective = Objective(include_original=False)

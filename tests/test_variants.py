@@ -104,6 +104,19 @@ def test_random_subsets_are_nested_functions_of_the_seed() -> None:
     assert _numbers(variants.random_subset(data, 40, seed=1).train) != list(range(40))
 
 
+def test_repeats_are_turned_on_their_own_and_cropped_to_their_middle() -> None:
+    data = variants.repeated(_set(), 3)
+    assert _numbers(data.train)[:6] == [0, 0, 0, 1, 1, 1]
+    turned = variants.rotated(data, 90.0, seed=0)
+    assert turned.train.pose_degrees is not None
+    assert len(set(turned.train.pose_degrees[:3])) == 3
+    side = _set().train.images.shape[1]
+    cropped = variants.centre_cropped(turned, side - 3)
+    assert cropped.train.images.shape[1:3] == (side - 3, side - 3)
+    np.testing.assert_array_equal(cropped.test.images, turned.test.images[:, 1:-2, 1:-2])
+    np.testing.assert_array_equal(cropped.train.pose_degrees, turned.train.pose_degrees)
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -122,6 +135,8 @@ def test_random_subsets_are_nested_functions_of_the_seed() -> None:
         (lambda d: variants.first(d, 0, -1), "test_size is -1; want 0 .. 12"),
         (lambda d: variants.random_subset(d, 0, seed=0), "train_size is 0; want 1 .. 40"),
         (lambda d: variants.hold_out(d, 40), "held-out size is 40; want 1 .. 39"),
+        (lambda d: variants.repeated(d, 0), "repeats is 0; want 1 or more"),
+        (lambda d: variants.centre_cropped(d, 99), "centre_crop is 99; want 1 .. "),
         (lambda d: variants.rotated(d, 0, seed=0), r"half_range_degrees is 0; want \(0, 180\]"),
         (lambda d: variants.rotated(d, 181, seed=0), r"half_range_degrees is 181; want \(0, 180\]"),
         (lambda d: variants.translated(d, -1.0, seed=0), r"half_range=\(-1.0, -1.0\); .* positive"),

@@ -3,6 +3,7 @@
 import dataclasses
 
 from flowjax_inv.data.archives import CifarBinary, Format, Idx
+from flowjax_inv.data.faces import OlivettiFaces
 from flowjax_inv.data.picture_archives import PictureFolder, TinyImageNet
 
 __all__ = ["SETS", "Recipe"]
@@ -44,6 +45,8 @@ _CLOTHES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ank
 _CIFAR = "airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck"
 # The .tar.gz's own, as TFDS has it.
 _CIFAR_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
+# Of the grey levels, 400 x 112 x 92, of a public copy of the ORL pictures.
+_FACES = "2e4844a9f4fa4397058f69d6208047170f2e9d399cda18b55c1e8d28f0a83431"
 
 SETS: dict[str, Recipe] = {
     "mnist": Recipe(
@@ -70,6 +73,12 @@ SETS: dict[str, Recipe] = {
         "1.0.0",
         "Tiny ImageNet: 200 classes of ImageNet at 64x64.",
         "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+    ),
+    "olivetti": Recipe(
+        OlivettiFaces(_FACES),
+        "1.0.0",
+        "The Olivetti (ORL) faces at 64x64: 40 people, ten pictures each.",
+        "https://cam-orl.co.uk/facedatabase.html",
     ),
     "folder": Recipe(PictureFolder(), "1.0.0", "Pictures from folders of classes."),
 }

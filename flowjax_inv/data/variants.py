@@ -22,6 +22,7 @@ __all__ = [
     "hold_out",
     "long_tail",
     "random_subset",
+    "repeated",
     "rotated",
     "scaled",
     "translated",
@@ -233,6 +234,41 @@ def scaled(data: DataSet, log_half_range: float, *, seed: int) -> DataSet:
     half_range = tuple(log_half_range if name == "scale" else 1.0 for name in names)
     chosen = Affine("affine", half_range=half_range)
     return _moved(data, chosen, seed=seed, stream=3, columns=(names.index("scale"),))
+
+
+def repeated(data: DataSet, times: int) -> DataSet:
+    """Take every image of both splits so many times in a row, before each is turned on its own.
+
+    Raises:
+        ValueError: if `times` is not positive.
+    """
+    if times < 1:
+        raise ValueError(f"repeats is {times}; want 1 or more.")
+
+    def part(split: Split) -> Split:
+        return _taken(split, np.repeat(np.arange(len(split)), times))
+
+    return dataclasses.replace(data, train=part(data.train), test=part(data.test))
+
+
+def centre_cropped(data: DataSet, side: int) -> DataSet:
+    """Keep the middle `side` x `side` pixels of every image; where it cannot be even, up and left.
+
+    Of a picture turned by any angle, side <= size / sqrt(2) has no corner from outside.
+
+    Raises:
+        ValueError: if the side is not within the picture.
+    """
+    height, width = data.train.images.shape[1:3]
+    if not 1 <= side <= min(height, width):
+        raise ValueError(f"centre_crop is {side}; want 1 .. {min(height, width)} pixels.")
+    top, left = (height - side) // 2, (width - side) // 2
+
+    def part(split: Split) -> Split:
+        images = split.images[:, top : top + side, left : left + side]
+        return dataclasses.replace(split, images=np.ascontiguousarray(images))
+
+    return dataclasses.replace(data, train=part(data.train), test=part(data.test))
 
 
 def _moved(

@@ -1,0 +1,26 @@
+"""A set without invariance: the label of a figure changes with every degree it is turned by.
+
+    python -m experiments.run --config=experiments/no_invariance.py --workdir=runs/no_invariance
+
+Mario-Iggy round the whole circle, one class per degree and figure: the only truth is half a degree
+to either side. The verdict of a run, for every method alike: an invariance counts as found if the
+learned half-range moves the rim of the picture by more than a pixel.
+Rivals: --config.distribution.name=augerino, and so on.
+
+Variants: none, minutes on two CPU cores; `:smoke`, seconds, to see that it runs.
+"""
+
+from experiments import defaults, mario_iggy, recipes
+
+
+def get_config(variant: str = "") -> defaults.Config:
+    """Return the config of a variant: "" or "smoke"."""
+    recipes.check_variant(variant, ("smoke",))
+    config = mario_iggy.get_config(variant or "rivals")
+    config.data.sectors, config.data.train_size, config.data.test_size = 360, 14_400, 720
+    config.evaluation.poses, config.train.epochs = 10, 10
+    config.objective.burn_in_epochs = 4  # until degrees are told apart
+    if variant == "smoke":
+        config.data.sectors, config.data.train_size, config.data.test_size = 12, 240, 48
+        config.train.epochs, config.objective.burn_in_epochs = 2, 1
+    return config
