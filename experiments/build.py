@@ -311,5 +311,10 @@ def targets(config: Config, split: Split) -> np.ndarray:
 
 
 def outputs(config: Config, data: DataSet) -> int:
-    """Return the length of the classifier's output: one per class, or one angle."""
-    return len(data.class_names) if config.objective.loss == "cross_entropy" else 1
+    """Return the length of the classifier's output: one per class, or one angle.
+
+    One more class stands for what was distorted, where `reject_distorted` asks for it.
+    """
+    if config.objective.loss == "squared_error":
+        return 1
+    return len(data.class_names) + int(config.objective.reject_distorted)

@@ -231,6 +231,9 @@ FIELDS: dict[str, Any] = {
         ),
         "label_smoothing": Field(0.0, "share of a label spread over all classes", low=0, high=0.9),
         "freeze_classifier": Field(value=False, about="after burn-in the density alone learns"),
+        "reject_distorted": Field(
+            value=False, about="in burn-in, evenly distorted images are one more class"
+        ),
         "copies": Field(1, "n: views per image", low=1),
         "average": Field("losses", "over views", choices=("losses", "logits", "probs")),
         "include_original": Field(
@@ -349,6 +352,11 @@ def check(config: Config) -> None:
             )
     if not values["evaluation.rules"]:
         raise ValueError("config.evaluation.rules is empty; name at least one of plain, code.")
+    if values["objective.loss"] == "squared_error" and values["objective.reject_distorted"]:
+        raise ValueError(
+            "config.objective.reject_distorted is one more class, and squared_error has none; set "
+            "it to False."
+        )
     if values["objective.loss"] == "squared_error" and "probs" in (
         values["objective.average"],
         values["evaluation.average"],
@@ -370,11 +378,12 @@ def check(config: Config) -> None:
             f"config.objective.burn_in_epochs is {burn_in} of config.train.epochs={epochs}; "
             "leave at least one epoch for the density."
         )
-    if values["objective.freeze_classifier"] and not burn_in:
-        raise ValueError(
-            "config.objective.freeze_classifier is True with burn_in_epochs=0: the classifier "
-            "would stay as it starts; set config.objective.burn_in_epochs."
-        )
+    for name in ("freeze_classifier", "reject_distorted"):
+        if values[f"objective.{name}"] and not burn_in:
+            raise ValueError(
+                f"config.objective.{name} is True with burn_in_epochs=0: the classifier would learn "
+                "nothing of it; set config.objective.burn_in_epochs."
+            )
     if 0 < values["data.train_size"] < values["train.batch_size"]:
         raise ValueError(
             f"config.train.batch_size is {values['train.batch_size']}; allowed: 1 .. "

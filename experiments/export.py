@@ -53,16 +53,16 @@ def export_run(workdir: str | Path, out: str | Path, *, num_samples: int = 0) ->
             )
     class_names, image_shape = results["class_names"], results["image_shape"]
 
+    if config.objective.loss != "cross_entropy" or config.objective.reject_distorted:
+        raise ValueError(
+            f"{folder.path} does not end in one probability per class; export a run with "
+            "objective.loss=cross_entropy and reject_distorted=False."
+        )
     transform = build.transform(config)
     classifier = build.network(config, "classifier", classes=len(class_names))
     distribution = build.distribution(config, transform, classes=len(class_names))
     state = _restore(folder, config, classifier, distribution, image_shape)
 
-    if config.objective.loss != "cross_entropy":
-        raise ValueError(
-            f"{folder.path} is a regression; a predictor's file gives probabilities of classes. "
-            "Export a run with objective.loss=cross_entropy."
-        )
     section, density = config.evaluation, distribution.has_density
     path = export.write_predictor(
         out,

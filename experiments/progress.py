@@ -36,9 +36,10 @@ class Progress:
         seconds = max(time.perf_counter() - self.started, 1e-9)
         rate = max(step - self.first, 1) / seconds
         left = int((self.total - step) / rate)
+        loss = "cross_entropy" if "cross_entropy" in metrics else "squared_error"
         self.show(
             f"step {step}/{self.total}  loss {metrics['loss']:.3f}  "
-            f"cross-entropy {metrics['cross_entropy']:.3f}  entropy {metrics['entropy']:.2f} nats  "
+            f"{loss.replace('_', '-')} {metrics[loss]:.3f}  entropy {metrics['entropy']:.2f} nats  "
             f"{rate * self.batch:.0f} images/s  {left // 60}:{left % 60:02d} left"
         )
 

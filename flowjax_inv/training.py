@@ -62,6 +62,10 @@ class Objective:
         label_smoothing: of the cross-entropy, see `objectives.view_cross_entropy`.
         freeze_classifier: after burn-in the classifier stays as it is, in evaluation mode: the
             density alone learns, and only views are classified.
+        reject_distorted: during burn-in every image is seen a second time, by a theta drawn evenly
+            from the box, as one more class, the classifier's last. What does not look like the
+            data then costs, not only what looks like another class (ours; noise-contrastive
+            estimation).
         copies: n, sampled views per image.
         average: where the views are averaged, see `objectives.view_cross_entropy`.
         include_original: add the loss of the untransformed images.
@@ -78,6 +82,7 @@ class Objective:
     loss: Loss = "cross_entropy"
     label_smoothing: float = 0.0
     freeze_classifier: bool = False
+    reject_distorted: bool = False
     copies: int = 1
     average: Average = "losses"
     include_original: bool = True
@@ -336,16 +341,23 @@ def make_step(
         # Each part of the batch its own; so dropout alone depends on the devices under pmap.
         key_dropout = jax.random.fold_in(key_dropout, place.global_index(1))
         if burn_in:
+            seen, right = images, labels
+            if objective.reject_distorted:
+                keys = row_keys(state, _STREAM_COPIES, batch)
+                theta = jax.vmap(lambda k: jax.random.uniform(k, (transform.dim,), minval=-1.0))
+                seen = jnp.concatenate([images, transform(images, theta(keys))])
             logits, classifier_stats = apply(
-                classifier, params["classifier"], stats["classifier"], images, key_dropout
+                classifier, params["classifier"], stats["classifier"], seen, key_dropout
             )
-            cost = jnp.mean(objective.cost(logits[None], labels, "losses"))
+            if objective.reject_distorted:
+                right = jnp.concatenate([labels, jnp.full_like(labels, logits.shape[-1] - 1)])
+            cost = jnp.mean(objective.cost(logits[None], right, "losses"))
             zero = jnp.zeros(())
             metrics = {
                 "loss": cost,
                 objective.loss: cost,
                 f"{objective.loss}_original": cost,
-                f"train_{objective.score_name}": jnp.mean(objective.score(logits, labels)),
+                f"train_{objective.score_name}": jnp.mean(objective.score(logits, right)),
                 "entropy": zero,
                 "alpha": zero,
                 "saturated_share": zero,
