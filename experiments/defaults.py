@@ -381,8 +381,8 @@ def check(config: Config) -> None:
     for name in ("freeze_classifier", "reject_distorted"):
         if values[f"objective.{name}"] and not burn_in:
             raise ValueError(
-                f"config.objective.{name} is True with burn_in_epochs=0: the classifier would learn "
-                "nothing of it; set config.objective.burn_in_epochs."
+                f"config.objective.{name} is True with burn_in_epochs=0: the classifier would "
+                "learn nothing of it; set config.objective.burn_in_epochs."
             )
     if 0 < values["data.train_size"] < values["train.batch_size"]:
         raise ValueError(

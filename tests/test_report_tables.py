@@ -254,20 +254,20 @@ def test_images_table_has_rule_note_and_command(tmp_path: Path) -> None:
     header, rule, cifar, control, mnist = readme.images_table(tmp_path).split("\n")
     assert header == (
         "| run | method | data | seeds | paper (%) | averaged accuracy (%) | "
-        "plain accuracy (%) | entropy (nats) | minutes | command |"
+        "plain accuracy (%) | entropy (nats) | rotation (°) | minutes | command |"
     )
     assert rule.count("|") == header.count("|")
     assert cifar == (
         "| cifar | flow | cifar10 (re-encoded as JPEG: not the official CIFAR-10) | 1 | "
-        "99.2 ± 0.1 (Table 1) | 98.73 (plain, probabilities) | 98.42 | 1.25 | – | – |"
+        "99.2 ± 0.1 (Table 1) | 98.73 (plain, probabilities) | 98.42 | 1.25 | 24.56 | – | – |"
     )
     assert control == (
-        "| x_control | none | mnist | 2 | – | – | 98.42 ± 0.00 | – | 1.0 ± 0.0 | "
+        "| x_control | none | mnist | 2 | – | – | 98.42 ± 0.00 | – | – | 1.0 ± 0.0 | "
         f"`{RUN} --config.distribution.name=identity` |"
     )
     assert mnist == (
         "| mnist | flow | mnist | 2 | 99.2 ± 0.1 (Table 1) | "
-        "98.50 ± 0.71 (plain, probabilities) | 98.42 ± 0.00 | 1.25 ± 0.00 | 1.5 ± 0.0 | "
+        "98.50 ± 0.71 (plain, probabilities) | 98.42 ± 0.00 | 1.25 ± 0.00 | 24.56 ± 0.00 | 1.5 ± 0.0 | "
         f"`{RUN}` |"
     )
     assert [line.split(" |")[0] for line in readme.results_table(tmp_path).split("\n")[2:]] == [

@@ -10,10 +10,10 @@ import numpy as np
 
 from flowjax_inv.report.compare import Comparison, Experiment, Member, Row
 from flowjax_inv.report.compare_table import cells, figures_behind, heads, legend, markdown, matrix
-from flowjax_inv.report.formats import MISSING, averaged_by
+from flowjax_inv.report.formats import MISSING, averaged_by, number
 from flowjax_inv.report.reading import read_evaluation
 from flowjax_inv.report.rendering import Section, as_png, inlined, render, write
-from flowjax_inv.report.tables import has_density
+from flowjax_inv.report.tables import has_density, method_name
 
 __all__ = ["write_comparison"]
 
@@ -104,6 +104,7 @@ def _sections(
 ) -> Iterator[Section]:
     """Draw one figure after the other; one that cannot be drawn says why instead."""
     from flowjax_inv.report import compare_figures as figures  # matplotlib is slow to import
+    from flowjax_inv.report import discovery
 
     logs = {row.name: [(m.results, m.metrics) for m in row.members] for row in experiment.rows}
     plots = [
@@ -124,11 +125,35 @@ def _sections(
                 lambda: figures.half_ranges_of_methods(evaluations),
             ),
         )
+    distances = _distances(experiment)
+    if distances:
+        plots.insert(
+            0,
+            (
+                "How far from turns, at what range?",
+                "Every dot is a run: how far its samples are from the nearest rotation, beside the "
+                "range of turns it learned. A wider density is further off; lower is better.",
+                lambda: discovery.distance_against_half_range(distances),
+            ),
+        )
     for title, caption, draw in plots:
         try:
             yield Section(title, caption, source=inlined(as_png(draw())))
         except figures.MissingArrayError as error:
             yield Section(title, caption, missing=f"Not drawn: {error}.")
+
+
+def _distances(experiment: Experiment) -> dict[str, list[tuple[float, float]]]:
+    """Take half-range and distance to rotations of every run that has both, method by method."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in experiment.rows:
+        for results in row.results:
+            half, distance = (
+                number(results, key) for key in ("half_range_degrees", "rotation_distance")
+            )
+            if half is not None and distance is not None:
+                found.setdefault(method_name(results), []).append((half, distance))
+    return found
 
 
 def _evaluations(

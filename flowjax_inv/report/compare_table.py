@@ -14,13 +14,16 @@ from flowjax_inv.report.formats import (
     number,
     spread,
 )
-from flowjax_inv.report.tables import has_density
+from flowjax_inv.report.tables import has_density, verdict
 
 __all__ = ["COLUMNS", "cells", "figures_behind", "heads", "legend", "markdown", "matrix"]
 
-COLUMNS = (  # head, name in results.json, factor, decimals, only where poses are known
+COLUMNS = (  # head, name in results.json, factor, decimals, only where poses are known (None: only
+    # where a run has the figure)
     ("averaged accuracy (%)", "test_accuracy_averaged", 100.0, 2, False),
     ("plain accuracy (%)", "test_accuracy", 100.0, 2, False),
+    ("averaged error (°)", "test_error_degrees_averaged", 1.0, 2, None),
+    ("plain error (°)", "test_error_degrees", 1.0, 2, None),
     ("half-range (°)", "half_range_degrees", 1.0, 1, True),
     ("true (°)", "true_half_range_degrees", 1.0, 1, True),
     ("outside (%)", "outside_share", 100.0, 1, True),
@@ -28,6 +31,8 @@ COLUMNS = (  # head, name in results.json, factor, decimals, only where poses ar
     ("reached (%)", "covered_share", 100.0, 0, True),
     ("Kolmogorov", "kolmogorov_distance", 1.0, 3, True),
     ("Wasserstein (°)", "wasserstein_degrees", 1.0, 1, True),
+    ("rotation distance", "rotation_distance", 1.0, 3, None),
+    ("rotation half-range (°)", "half_range_rotation", 1.0, 2, None),
     ("entropy (nats)", "entropy", 1.0, 2, False),
     ("views", "evaluation_samples", 1.0, 0, False),
     ("minutes", "seconds", 1 / 60, 1, False),
@@ -38,10 +43,15 @@ _OF_DENSITY = ("test_accuracy_averaged", "entropy")
 def heads(experiments: Sequence[Experiment]) -> list[str]:
     """Return the heads of the figures' columns: those of poses only where they are known."""
     known = any(experiment.poses_known for experiment in experiments)
-    shown = [column[0] for column in COLUMNS if known or not column[4]]
-    papers = any(
-        results.get("paper") for e in experiments for row in e.rows for results in row.results
-    )
+    everything = [results for e in experiments for row in e.rows for results in row.results]
+    shown = [
+        head
+        for head, key, _, _, poses in COLUMNS
+        if (any(number(results, key) is not None for results in everything) if poses is None
+            else known or not poses)
+    ]  # fmt: skip
+    shown += ["verdict"] * any("invariance_found" in results for results in everything)
+    papers = any(results.get("paper") for results in everything)
     found = any(m.alarms for e in experiments for row in e.rows for m in row.members)
     return ["seeds", *["paper (%)"] * papers, *shown, *["alarms"] * found]
 
@@ -69,6 +79,7 @@ def cells(row: Row, shown: Sequence[str]) -> list[str]:
         written[head] = spread(row.results, key, factor, digits)
         if key in _OF_DENSITY and not density:
             written[head] = MISSING
+    written["verdict"] = verdict(row.results)
     written["views"] = _counts(row, "evaluation_samples")
     return [written[head] for head in shown]
 

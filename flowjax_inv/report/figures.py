@@ -59,6 +59,8 @@ ARC_SHARE = "arc_share_"  # before the name of a class, in metrics.jsonl
 def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> Figure:
     """Draw losses, entropy, accuracies and alpha over epochs; without a density, two of these.
 
+    Of a regression: squared and absolute errors instead of cross-entropies and accuracies.
+
     Faint lines are the logged values, strong ones their running mean over a fortieth of the run.
     Missing or non-finite values leave gaps.
 
@@ -83,27 +85,29 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
             panel.plot(epochs[kept], values[kept], color=colour, alpha=0.25, linewidth=0.8)
         draw_curve(panel, epochs, values, label=label, color=colour)
 
-    loss, accuracy = panels[0], panels[lines]
+    loss, score = panels[0], panels[lines]
+    regression = any("squared_error" in line for line in metrics)
+    key, words = ("squared_error", "squared error") if regression else (
+        "cross_entropy", "cross-entropy")  # fmt: skip
     if density:
-        draw(loss, "loss", "loss = cross-entropy − alpha × bonus", GREY)
-        draw(loss, "cross_entropy", "cross-entropy of sampled views", BLUE)
-        draw(loss, "cross_entropy_original", "cross-entropy of images as they are", ORANGE)
+        draw(loss, "loss", f"loss = {words} − alpha × bonus", GREY)
+        draw(loss, key, f"{words} of sampled views", BLUE)
+        draw(loss, f"{key}_original", f"{words} of images as they are", ORANGE)
     else:
         # Views are the images: the loss may count each twice.
-        draw(loss, "cross_entropy", "cross-entropy", BLUE)
-    loss.set(title="Losses", ylabel="nats")
+        draw(loss, key, words, BLUE)
+    loss.set(title="Losses", ylabel="squared degrees" if regression else "nats")
 
-    draw(
-        accuracy,
-        "train_accuracy",
-        "training, sampled views" if density else "training",
-        BLUE,
-        100.0,
-    )
-    draw(accuracy, "test_accuracy", "test, images as they are", RED, 100.0)
-    accuracy.set(title="Accuracy", ylabel="%")
-    if accuracy.lines:
-        accuracy.set_ylim(top=101)
+    name, scale = ("error_degrees", 1.0) if regression else ("accuracy", 100.0)
+    trained = "training, sampled views" if density else "training"
+    draw(score, f"train_{name}", trained, BLUE, scale)
+    draw(score, f"test_{name}", "test, images as they are", RED, scale)
+    if regression:
+        score.set(title="Mean absolute error", ylabel="degrees", ylim=(0, None))
+    else:
+        score.set(title="Accuracy", ylabel="%")
+        if score.lines:
+            score.set_ylim(top=101)
 
     if density:
         entropy, alpha = panels[1], panels[3]

@@ -73,7 +73,7 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
 
 def _sections(run: Run, folder: Path) -> Iterator[Section]:
     """Draw one figure after the other; one that cannot be drawn says why instead."""
-    from flowjax_inv.report import figures  # matplotlib takes half a second to import
+    from flowjax_inv.report import discovery, figures  # matplotlib takes half a second to import
 
     folder.mkdir(exist_ok=True)
     evaluation: Mapping[str, np.ndarray] = run.evaluation or {}
@@ -100,6 +100,13 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
             "Half the width of the learned arc, image by image. If the same arc is found from "
             "every pose, the lines lie flat on the dashed one.",
             lambda: figures.half_ranges(evaluation),
+        ),
+        (
+            "entries",
+            "Are free entries tied into turns?",
+            "Each dot is one sampled transformation: two entries of the logarithm of its matrix. "
+            "The line holds the turns; colour says how far a sample is from the nearest one.",
+            lambda: discovery.sampled_entries(evaluation),
         ),
         views,
         (
@@ -158,7 +165,7 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
     chosen = [*(poses if tables.poses_known(run.results) else images), curves]
     if not tables.has_density(run.results) and run.evaluation is None:
         chosen = [curves]
-    absent = {"translation"} if "translation" not in evaluation else set()
+    absent = {"translation", "entries"} - set(evaluation)
     if not tables.poses_known(run.results):
         absent |= {"density"} if "rotation_degrees" not in evaluation else set()
         followed = any(key.startswith(figures.ARC_SHARE) for line in run.metrics for key in line)

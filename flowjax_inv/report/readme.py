@@ -12,7 +12,7 @@ from typing import Any
 
 from flowjax_inv.report.formats import MISSING, averaged_by, markdown_line, spread
 from flowjax_inv.report.reading import flat, read_object
-from flowjax_inv.report.tables import has_density, method_name
+from flowjax_inv.report.tables import has_density, method_name, verdict
 
 __all__ = ["images_table", "replace_between_markers", "results_table"]
 
@@ -23,15 +23,24 @@ _POSE_COLUMNS = (  # head, name in results.json, factor, decimals
     ("other class (%)", "other_class_share", 100.0, 1),
     ("Kolmogorov", "kolmogorov_distance", 1.0, 3),
     ("Wasserstein (°)", "wasserstein_degrees", 1.0, 1),
+    ("rotation distance", "rotation_distance", 1.0, 3),
     ("test accuracy (%)", "test_accuracy", 100.0, 1),
     ("averaged accuracy (%)", "test_accuracy_averaged", 100.0, 1),
     ("minutes", "seconds", 1 / 60, 1),
 )
+_ONLY_WHERE_THERE = ("rotation_distance",)
 _IMAGE_HEADS = (
     "run", "method", "data", "seeds", "paper (%)", "averaged accuracy (%)", "plain accuracy (%)",
-    "entropy (nats)", "minutes", "command",
+    "entropy (nats)", "rotation (°)", "minutes", "command",
 )  # fmt: skip
-_NUMERIC = ("seeds", "averaged accuracy (%)", "plain accuracy (%)", "entropy (nats)", "minutes")
+_NUMERIC = (
+    "seeds",
+    "averaged accuracy (%)",
+    "plain accuracy (%)",
+    "entropy (nats)",
+    "rotation (°)",
+    "minutes",
+)
 
 
 @dataclass(frozen=True)
@@ -60,14 +69,19 @@ def results_table(root: Path) -> str:
         ValueError: if there is no such file, or one of them is not a JSON object.
     """
     kept = [runs for runs in _read(root) if runs.poses_known]
-    heads = ["run", "seeds", *(column[0] for column in _POSE_COLUMNS)]
+    columns = [
+        column
+        for column in _POSE_COLUMNS
+        if column[1] not in _ONLY_WHERE_THERE
+        or any(column[1] in s for r in kept for s in r.results)
+    ]
+    judged = any("invariance_found" in seed for runs in kept for seed in runs.results)
+    heads = ["run", "seeds", *(column[0] for column in columns), *["turns"] * judged]
     lines = [markdown_line(heads), "|---|" + "---:|" * (len(heads) - 1)]
     for runs in kept:
         cells = [runs.name, str(len(runs.results))]
-        cells += [
-            spread(runs.results, key, factor, digits) for _, key, factor, digits in _POSE_COLUMNS
-        ]
-        lines.append(markdown_line(cells))
+        cells += [spread(runs.results, key, factor, digits) for _, key, factor, digits in columns]
+        lines.append(markdown_line([*cells, *[verdict(runs.results)] * judged]))
     return "\n".join(lines) if kept else ""
 
 
@@ -88,6 +102,8 @@ def images_table(root: Path) -> str:
             of one name differ in more than their seed.
     """
     kept = [runs for runs in _read(root) if not runs.poses_known]
+    turned = any("half_range_rotation" in seed for runs in kept for seed in runs.results)
+    heads = [head for head in _IMAGE_HEADS if head != "rotation (°)" or turned]
     rows = []
     for runs in kept:
         _refuse_mixture(runs)
@@ -96,7 +112,14 @@ def images_table(root: Path) -> str:
         data = str((config.get("data") or {}).get("name") or MISSING)
         note = first.get("data_note")
         command = _without_seed(str(config.get("command", "")))
-        averaged = spread(runs.results, "test_accuracy_averaged", 100.0, 2)
+        if "test_error_degrees" in first:
+            averaged, plain = (
+                f"{spread(runs.results, f'test_error_degrees{which}', 1.0, 2)}° off"
+                for which in ("_averaged", "")
+            )
+        else:
+            averaged = spread(runs.results, "test_accuracy_averaged", 100.0, 2)
+            plain = spread(runs.results, "test_accuracy", 100.0, 2)
         if "evaluation_rule" in first:
             how = averaged_by(first["evaluation_rule"], first.get("evaluation_average"))
             averaged += f" ({how})"
@@ -107,14 +130,15 @@ def images_table(root: Path) -> str:
             str(len(runs.results)),
             str(first.get("paper") or MISSING),
             MISSING if none else averaged,
-            spread(runs.results, "test_accuracy", 100.0, 2),
+            plain,
             MISSING if none else spread(runs.results, "entropy", 1.0, 2),
+            *[MISSING if none else spread(runs.results, "half_range_rotation", 1.0, 2)] * turned,
             spread(runs.results, "seconds", 1 / 60, 1),
             f"`{command}`" if command else MISSING,
         ]
         rows.append(((data, not none, method, runs.name), markdown_line(cells)))
-    rule = "".join("---:|" if head in _NUMERIC else "---|" for head in _IMAGE_HEADS)
-    lines = [markdown_line(_IMAGE_HEADS), "|" + rule, *(line for _, line in sorted(rows))]
+    rule = "".join("---:|" if head in _NUMERIC else "---|" for head in heads)
+    lines = [markdown_line(heads), "|" + rule, *(line for _, line in sorted(rows))]
     return "\n".join(lines) if kept else ""
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "method_name",
     "poses_known",
     "summary",
+    "verdict",
 ]
 
 # Aims for the synthetic sprites, where the truth is known; other data sets have no such aims.
@@ -115,7 +116,7 @@ def headline(results: Mapping[str, Any]) -> list[Row]:
             bounds.append(f"maximum {as_nats(maximum)}")
         rows.append(Row("Entropy of the density", as_nats(entropy), ", ".join(bounds)))
     if not known:
-        rows += _half_range_rows(results)
+        rows += _half_range_rows(results) + _verdict_rows(results)
     saturated = number(results, "saturated_share")
     if saturated is not None:
         target, passed = _at_most(saturated, SATURATED_SHARE, as_percent)
@@ -142,6 +143,16 @@ def summary(results: Mapping[str, Any]) -> str:
         f"  {row.name:<{names}}  {row.value:>{values}}  {row.target}  {marks[row.passed]}".rstrip()
         for row in rows
     )
+
+
+def verdict(seeds: Sequence[Mapping[str, Any]]) -> str:
+    """Say in one word or two whether an invariance was found, in how many of the runs."""
+    said = [bool(r["invariance_found"]) for r in seeds if "invariance_found" in r]
+    if not said:
+        return MISSING
+    if len(set(said)) == 1:
+        return "found" if said[0] else "no invariance found"
+    return f"found in {sum(said)} of {len(said)}"
 
 
 def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -232,6 +243,11 @@ def _pose_rows(results: Mapping[str, Any]) -> list[Row]:
         rows.append(
             Row("Kolmogorov distance to the true density", fixed(distance, 3), target, passed)
         )
+    distance = number(results, "rotation_distance")
+    if distance is not None:
+        name = "Distance of samples to the nearest rotation, relative (median)"
+        rows.append(Row(name, fixed(distance, 3)))
+    rows += _verdict_rows(results)
     for key, name in (
         ("test_accuracy", "Test accuracy, image as it is"),
         ("test_accuracy_averaged", "Test accuracy, averaged over sampled views"),
@@ -250,6 +266,13 @@ def _accuracy_rows(results: Mapping[str, Any]) -> list[Row]:
     """
     paper = f"paper (%): {results['paper']}" if results.get("paper") else ""
     rows: list[Row] = []
+    for key, name in (
+        ("test_error_degrees", "Mean absolute test error, image as it is"),
+        ("test_error_degrees_averaged", "Mean absolute test error, averaged over sampled views"),
+    ):
+        error = number(results, key)
+        if error is not None:
+            rows.append(Row(name, f"{fixed(error, 2)}°"))
     plain = number(results, "test_accuracy")
     if plain is not None:
         target = "" if has_density(results) else paper
@@ -276,6 +299,16 @@ def _accuracy_rows(results: Mapping[str, Any]) -> list[Row]:
             if (rule, average) != headline:
                 add(f"test_accuracy_{rule}_{average}", rule, average)
     return rows
+
+
+def _verdict_rows(results: Mapping[str, Any]) -> list[Row]:
+    """Say whether turns are an invariance here, and from which range on they count as one."""
+    said, least = verdict([results]), number(results, "least_turn_degrees")
+    if said == MISSING or least is None:
+        return []
+    return [
+        Row("Verdict on turns", said, f"counts above ± {as_degrees(least)}, a pixel at the rim")
+    ]
 
 
 def _half_range_rows(results: Mapping[str, Any]) -> list[Row]:
