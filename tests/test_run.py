@@ -110,12 +110,6 @@ def test_a_run_is_a_function_of_its_seed(finished: Path, tmp_path: Path) -> None
 
 VARIANTS = {
     "identity": {"distribution__name": "identity"},
-    "map_coordinates": {"transform__warp": "map_coordinates"},
-    "paper": {
-        "distribution__bijection": "coupling", "distribution__layers": 2,
-        "distribution__base": "mixture",
-    },
-    "decoupled": {"transform__name": "decoupled"},
     "lrp": {
         "transform__name": "crop", "transform__centre": "picture",
         "distribution__name": "instaaug_lrp", "distribution__levels": (2, -1),
@@ -126,10 +120,6 @@ VARIANTS = {
     },
     "pmap": {"parallel": "pmap", "classifier__batch_norm": True, "controller__name": "band"},
     "chunks": {"objective__copies": 4, "objective__copies_per_chunk": 2},
-    "three_modes": {
-        "data__modes": 3, "data__half_range_degrees": 30.0, "data__train_size": 252,
-        "data__test_size": 36, "transform__subgroup": "rotation",
-    },
 }  # fmt: skip
 
 
@@ -143,12 +133,28 @@ def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
         assert results["log_volume"] == pytest.approx(np.log(65))
         assert 0 <= results["entropy"] <= results["log_volume"]
         assert results["units"][0] == "half-widths"
-    if name == "decoupled":
-        assert 0 <= results["rotation_distance"] <= results["rotation_distance_90"]
     if name in ("identity", "lrp"):
         assert "half_range_degrees" not in results
     else:
         assert np.isfinite(results["half_range_degrees"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["three_modes", "rotation_discovery", "no_invariance"])
+def test_every_experiment_on_sprites_runs(name: str, tmp_path: Path) -> None:
+    module = importlib.import_module(f"experiments.{name}")
+    results = train_and_evaluate(module.get_config("smoke"), tmp_path / name)
+    assert np.isfinite(results["half_range_degrees"])
+    assert results["invariance_found"] == (
+        results["half_range_degrees"] > results["least_turn_degrees"]
+    )
+    if name == "rotation_discovery":
+        assert 0 <= results["rotation_distance"] <= results["rotation_distance_90"]
+        assert (tmp_path / name / "figures" / "entries.png").is_file()
+    if name == "no_invariance":
+        assert results["true_half_range_degrees"] == 15.0
+    if name == "three_modes":
+        assert 0 <= results["mode_share_error"] <= 1
 
 
 SETS = {  # experiment: side, channels, classes, images per class
