@@ -134,4 +134,7 @@ def test_a_regression_shows_errors_and_no_accuracies(tmp_path: Path) -> None:
     (place / "results.json").write_text(json.dumps(REGRESSION))
     (place / "config.json").write_text(json.dumps({"data": {"name": "olivetti"}}))
     table = readme.images_table(tmp_path)
-    assert "| 1.50° off | 1.25° off | −3.00 | 0.21 |" in table
+    assert "| 1.50° off | 1.25° off | −3.00 | 0.21 | – |" in table
+    assert "arcs" not in table
+    (place / "results.json").write_text(json.dumps(REGRESSION | {"arc_share_6": 0.567}))
+    assert "| 0.21 | 6: 0.57 | – |" in readme.images_table(tmp_path)

@@ -28,10 +28,11 @@ _POSE_COLUMNS = (  # head, name in results.json, factor, decimals
     ("averaged accuracy (%)", "test_accuracy_averaged", 100.0, 1),
     ("minutes", "seconds", 1 / 60, 1),
 )
+_ARC_SHARE = "arc_share_"  # before the name of a class, in results.json
 _ONLY_WHERE_THERE = ("rotation_distance",)
 _IMAGE_HEADS = (
     "run", "method", "data", "seeds", "paper (%)", "averaged accuracy (%)", "plain accuracy (%)",
-    "entropy (nats)", "rotation (°)", "minutes", "command",
+    "entropy (nats)", "rotation (°)", "arcs", "minutes", "command",
 )  # fmt: skip
 _NUMERIC = (
     "seeds",
@@ -102,8 +103,11 @@ def images_table(root: Path) -> str:
             of one name differ in more than their seed.
     """
     kept = [runs for runs in _read(root) if not runs.poses_known]
-    turned = any("half_range_rotation" in seed for runs in kept for seed in runs.results)
-    heads = [head for head in _IMAGE_HEADS if head != "rotation (°)" or turned]
+    known = {key for runs in kept for seed in runs.results for key in seed}
+    turned = "half_range_rotation" in known
+    followed = any(key.startswith(_ARC_SHARE) for key in known)
+    absent = {h for h, there in (("rotation (°)", turned), ("arcs", followed)) if not there}
+    heads = [head for head in _IMAGE_HEADS if head not in absent]
     rows = []
     for runs in kept:
         _refuse_mixture(runs)
@@ -133,6 +137,7 @@ def images_table(root: Path) -> str:
             plain,
             MISSING if none else spread(runs.results, "entropy", 1.0, 2),
             *[MISSING if none else spread(runs.results, "half_range_rotation", 1.0, 2)] * turned,
+            *[_arcs(runs.results)] * followed,
             spread(runs.results, "seconds", 1 / 60, 1),
             f"`{command}`" if command else MISSING,
         ]
@@ -140,6 +145,13 @@ def images_table(root: Path) -> str:
     rule = "".join("---:|" if head in _NUMERIC else "---|" for head in heads)
     lines = [markdown_line(heads), "|" + rule, *(line for _, line in sorted(rows))]
     return "\n".join(lines) if kept else ""
+
+
+def _arcs(seeds: list[Mapping[str, Any]]) -> str:
+    """Write how much of the circle every class is turned by: "0 0.97, 6 0.57"."""
+    keys = [key for key in seeds[0] if key.startswith(_ARC_SHARE)]
+    words = (f"{key.removeprefix(_ARC_SHARE)}: {spread(seeds, key, 1.0, 2)}" for key in keys)
+    return "; ".join(words) or MISSING
 
 
 def replace_between_markers(text: str, table: str, name: str = "results") -> str:
