@@ -36,7 +36,7 @@ def get_config(variant: str = "") -> defaults.Config:
         optimizer.name, optimizer.learning_rate, optimizer.schedule = "adam", 1e-2, "constant"
     config.evaluation.batch_size, config.evaluation.density_samples = 500, 200
     # A turn that may not be is right to vanish: no alarm.
-    config.alarms.entropy_floor_per_coordinate = -20.0
+    config.alarms.entropy_floor_per_coordinate = -10.0
     if variant == "cpu":
         config.classifier.width, config.train.epochs = 8, 20
         config.optimizer.classifier.schedule = "cosine"

@@ -159,9 +159,10 @@ def test_learning_curves_without_a_density_are_cross_entropy_and_accuracy() -> N
     np.testing.assert_allclose(np.asarray(training.get_ydata()), 50.0)
 
 
-def test_learning_curves_leave_out_originals_that_do_not_count() -> None:
-    metrics = [{"epoch": i, "cross_entropy": 1.0, "cross_entropy_original": 0.0} for i in range(5)]
-    metrics[0]["cross_entropy_original"] = 2.0  # a burn-in
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
+def test_learning_curves_leave_out_originals_that_do_not_count(loss: str) -> None:
+    metrics = [{"epoch": i, loss: 1.0, f"{loss}_original": 0.0} for i in range(5)]
+    metrics[0][f"{loss}_original"] = 2.0  # a burn-in
     losses = figures.learning_curves(metrics, RESULTS).axes[0]
     assert [len(np.asarray(line.get_xdata())) for line in losses.lines] == [5, 1]
 

@@ -289,7 +289,7 @@ def translations(evaluation: Arrays, points: int = 1500) -> Figure:
 def logged(metrics: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
     """Return the logged values of a name; not a number where nothing was measured."""
     values = _column(metrics, key)
-    if key == "cross_entropy_original":
+    if key.endswith("_original"):
         values[values == 0] = np.nan  # an objective without the originals logs 0
     if key == "entropy":  # burn-in, where nothing is sampled, logs 0 for it and for alpha
         values[(values == 0) & (_column(metrics, "alpha") == 0)] = np.nan
