@@ -357,6 +357,11 @@ def check(config: Config) -> None:
             "config.objective.reject_distorted is one more class, and squared_error has none; set "
             "it to False."
         )
+    if values["objective.loss"] == "squared_error" and values["data.mirror"]:
+        raise ValueError(
+            "config.data.mirror is True with objective.loss=squared_error: a mirrored picture has "
+            "another angle; set it to False."
+        )
     if values["objective.loss"] == "squared_error" and "probs" in (
         values["objective.average"],
         values["evaluation.average"],

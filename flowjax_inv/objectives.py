@@ -73,7 +73,7 @@ def view_cross_entropy(
 
 
 def view_squared_error(outputs: jax.Array, values: jax.Array, average: Average) -> jax.Array:
-    """Squared error of n views per image, averaged in one of two places.
+    """Squared error of n views per image, averaged in one of two places; angles are not wrapped.
 
     "losses": mean over views of (y - t)^2;  "logits": (mean over views of y - t)^2
 

@@ -6,10 +6,12 @@ import importlib
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments import build, defaults, evaluate
 from experiments.command_line import UsageError, available_configs, check_arguments
+from flowjax_inv.data.sets import Split
 from flowjax_inv.data.sprites import mario_iggy as make_set
 from flowjax_inv.training import Objective
 
@@ -117,6 +119,11 @@ def test_burn_in_must_leave_an_epoch_and_a_batch_fit() -> None:
 PAIRS = [
     ({"freeze_classifier": True}, "freeze_classifier is True with burn_in_epochs=0"),
     ({"loss": "squared_error"}, "squared_error, which has no probabilities to average"),
+    ({"reject_distorted": True}, "reject_distorted is True with burn_in_epochs=0"),
+    (
+        {"loss": "squared_error", "reject_distorted": True, "burn_in_epochs": 1},
+        "reject_distorted is one more class, and squared_error has none",
+    ),
     ({"label_smoothing": 0.1, "average": "probs"}, "label_smoothing is for the cross-entropy with"),
 ]
 
@@ -126,6 +133,20 @@ def test_fields_that_cannot_go_together(fields, text) -> None:
     config = defaults.get_config()
     config.objective.update(fields)
     with pytest.raises(ValueError, match=text):
+        defaults.check(config)
+
+
+def test_angles_of_mirrored_pictures_and_of_unknown_poses() -> None:
+    config = defaults.get_config()
+    config.objective.loss, config.evaluation.average = "squared_error", "logits"
+    split = Split(np.zeros((2, 8, 8, 1), np.uint8), np.zeros(2, np.int32))
+    config.data.name = "mnist"
+    with pytest.raises(ValueError, match="learns poses, but those of mnist are not known; turn"):
+        build.targets(config, split)
+    known = dataclasses.replace(split, pose_degrees=np.array([3.0, -4.0], np.float32))
+    np.testing.assert_array_equal(build.targets(config, known), [3.0, -4.0])
+    config.data.mirror = True
+    with pytest.raises(ValueError, match="mirrored picture has another angle"):
         defaults.check(config)
 
 

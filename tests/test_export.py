@@ -498,6 +498,11 @@ def test_runs_that_cannot_be_exported_say_why(run: Path, tmp_path: Path) -> None
                 'not of this version .*"sed" does not exist.*; export with',
             ),
             ("config.json", {"seed": "x"}, "not of this version .*field 'seed'"),
+            (
+                "config.json",
+                {"objective": {"loss": "squared_error"}},
+                "does not end in one probability per class; export a run with",
+            ),
             ("config.json", {}, "no checkpoint in"),
         ]
     ):
