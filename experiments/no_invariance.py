@@ -23,6 +23,8 @@ def get_config(variant: str = "") -> defaults.Config:
     # A density as wide as what the classifier cannot tell times the root of 3 alpha: at the 0.8 of
     # the other sets, which have four classes, it is 5.5 degrees.
     config.controller.name, config.controller.value = "constant", 0.1
+    # A density that shrinks to a point is right here: no alarm.
+    config.alarms.entropy_floor_per_coordinate = -10.0
     if variant == "smoke":
         config.data.sectors, config.data.train_size, config.data.test_size = 12, 240, 48
         config.train.epochs, config.objective.burn_in_epochs = 2, 1
