@@ -8,8 +8,9 @@ to see that it runs. A part of the classes: --config.data.classes=0-19.
 
 The rival of random crops is tuned over boxes on images held out from training, not on the test's:
 
-    python -m experiments.sweep --config=experiments/tinyin.py:cpu --config.data.validation_size=100 \
-        --config.distribution.name=fixed --grid "transform.min_size=0.2,0.5,0.8"
+    python -m experiments.sweep --config=experiments/tinyin.py:cpu \
+        --config.distribution.name=fixed --config.data.validation_size=100 \
+        --grid "transform.min_size=0.2,0.5,0.8"
 """
 
 from experiments import defaults, recipes
