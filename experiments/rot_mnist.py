@@ -33,6 +33,8 @@ def get_config(variant: str = "") -> defaults.Config:
     classifier.weight_decay, classifier.decay_all = 1e-4, True
     config.evaluation.num_samples, config.evaluation.average = 12, "logits"
     config.evaluation.batch_size, config.evaluation.density_samples = 250, 200
+    # All but the rotation start, and are right to stay, near nothing: no alarm.
+    config.alarms.entropy_floor_per_coordinate = -10.0
     if variant == "cpu":
         config.classifier.name, config.classifier.width = "simple_conv", 12
         config.classifier.batch_norm = True
