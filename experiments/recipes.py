@@ -72,6 +72,7 @@ def smoke(config: defaults.Config) -> defaults.Config:
     config.train.epochs, config.train.batch_size = 2, 16
     config.train.log_every, config.train.checkpoint_every = 2, 4
     config.objective.copies, config.objective.burn_in_epochs = 2, 0
+    config.classifier.width = min(config.classifier.width, 8)
     config.distribution.layers = min(config.distribution.layers, 2)
     evaluation = config.evaluation
     evaluation.batch_size, evaluation.num_samples = 16, 3

@@ -23,6 +23,7 @@ from flowjax_inv.data.recipes import SETS
 WRITERS: dict[str, Callable] = {
     "mnist": small.write_idx,
     "fashion_mnist": small.write_idx,
+    "olivetti": small.write_faces,
     "cifar10": small.write_cifar,
     "tiny_imagenet": small.write_tiny,
     "folder": small.write_folder,

@@ -183,7 +183,7 @@ def test_the_commands(tmp_path: Path, capsys) -> None:
     assert run("list") == (
         0,
         f"nothing is prepared in {tmp_path / 'data'}\ncan be prepared from their archives: mnist, "
-        "fashion_mnist, cifar10, tiny_imagenet, folder\n",
+        "fashion_mnist, cifar10, tiny_imagenet, olivetti, folder\n",
         "",
     )
     status, _, error = run("verify")
@@ -198,7 +198,7 @@ def test_the_commands(tmp_path: Path, capsys) -> None:
     assert capsys.readouterr().out.startswith(line)
     status, text, _ = run("list")
     assert f"  {line}" in text
-    assert text.endswith("archives: fashion_mnist, cifar10, tiny_imagenet, folder\n")
+    assert text.endswith("archives: fashion_mnist, cifar10, tiny_imagenet, olivetti, folder\n")
     status, text, _ = run("verify", "mnist")
     assert status == 0
     assert text.startswith(f"right: {line}")

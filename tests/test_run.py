@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 
 def smoke(**fields):
     config = mario_iggy.get_config("smoke")
+    config.distribution.layers = 1  # compiles faster
     with config.unlocked():
         for name, value in fields.items():
             *sections, field = name.split("__")
@@ -237,6 +238,7 @@ RESUME = (
     "--config.classifier.batch_norm=true", "--config.embedding.batch_norm=true",
     "--config.distribution.base=mixture", "--config.controller.name=band",
     "--config.train.epochs=8", "--config.train.log_every=1", "--config.train.checkpoint_every=20",
+    "--config.distribution.layers=1", "--config.evaluation.poses=2",
 )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from flowjax_inv.data.archives import Archive, Pictures, as_png, find_folder
 
@@ -72,6 +71,8 @@ def _from_arrays(path: Path) -> np.ndarray:
 
 def _from_pictures(folder: Path) -> np.ndarray:
     """Read (400, 112, 92) uint8 from s1/1.pgm to s40/10.pgm."""
+    from PIL import Image  # the sets can be listed without it
+
     images = []
     for person in range(1, _PEOPLE + 1):
         for number in range(1, _EACH + 1):
@@ -88,6 +89,8 @@ def _from_pictures(folder: Path) -> np.ndarray:
 
 
 def _resized(image: np.ndarray) -> np.ndarray:
+    from PIL import Image
+
     height, width = _SHAPE
     top = (height - width) // 2
     square = Image.fromarray(image[top : top + width])
