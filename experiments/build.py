@@ -25,8 +25,9 @@ from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
 from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.distributions.gaussian import ConditionalGaussian
+from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
-from flowjax_inv.training import Controller, Objective
+from flowjax_inv.training import Controller
 
 __all__ = [
     "CONTROLLERS",

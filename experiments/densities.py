@@ -18,7 +18,7 @@ from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.training import edge_share
 from flowjax_inv.transforms import Transform
 
-__all__ = ["Subject", "by_pose", "make_arc_shares", "on_images", "turns", "verdict"]
+__all__ = ["Subject", "by_pose", "make_arc_shares", "on_images", "turns"]
 
 _STREAM_DENSITY, _STREAM_ARCS = 3, 6  # beside those of training.py and evaluate.py
 _MOST_CLASSES = 8  # whose poses are measured
@@ -63,9 +63,9 @@ def make_arc_shares(subject: Subject) -> Callable[[Any], dict[str, jax.Array]] |
     `by_pose` says more.
     """
     distribution, transform, data = subject.distribution, subject.transform, subject.data
-    turns = distribution.has_density and "rotation" in transform.names
-    axis = transform.names.index("rotation") if turns else 0
-    if not turns or not transform.periodic[axis] or data.centres_degrees is not None:
+    has_angle = distribution.has_density and "rotation" in transform.names
+    axis = transform.names.index("rotation") if has_angle else 0
+    if not has_angle or not transform.periodic[axis] or data.centres_degrees is not None:
         return None
     classes = len(data.class_names)
     chosen = [np.flatnonzero(data.test.labels == c)[:_ARC_IMAGES] for c in range(classes)]
@@ -156,7 +156,7 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         for name, value in zip(transform.names, ranges.mean(0), strict=True)
     }
     if "rotation" in transform.names:
-        results |= verdict(results["half_range_rotation"], min(data.test.images.shape[1:3]))
+        results |= _verdict(results["half_range_rotation"], min(data.test.images.shape[1:3]))
     if distribution.discrete:
         results["log_volume"] = float(np.log(len(values(variables, jnp.asarray(images[:1])))))
     arrays |= {
@@ -214,7 +214,7 @@ def _turns_of(transform: Transform, theta: jax.Array) -> tuple[jax.Array, jax.Ar
     return metrics.nearest_rotation(transform.matrix(theta))
 
 
-def verdict(half_range_degrees: float, size: int) -> dict[str, Any]:
+def _verdict(half_range_degrees: float, size: int) -> dict[str, Any]:
     """Say whether a learned range of turns counts: whether it moves the rim by a pixel.
 
     Args:
@@ -311,7 +311,7 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
         "half_range_raw_degrees": float(jnp.median(found["raw"])),
         "true_half_range_degrees": float(half_range),
         "gaps_between_classes": gaps,
-        **verdict(float(jnp.median(found["half"])), images.shape[1]),
+        **_verdict(float(jnp.median(found["half"])), images.shape[1]),
         "outside_share": float(jnp.median(found["outside"])),
         "outside_share_mean": float(jnp.mean(found["outside"])),
         "kolmogorov_distance": float(jnp.median(found["kolmogorov"])),

@@ -14,8 +14,8 @@ from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.inference import average_views, view_logits
+from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
-from flowjax_inv.training import Objective
 from flowjax_inv.transforms import Transform
 
 __all__ = ["RULES", "Judge"]

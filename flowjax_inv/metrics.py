@@ -234,8 +234,8 @@ def nearest_rotation(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
         matrix: (..., 2, 2), or (..., 3, 3) of which the linear part is taken.
 
     Returns:
-        Degrees in [-180, 180], and the distance: 0 for a rotation, sqrt(2) for a half plane's
-        mirror image; two arrays (...).
+        Degrees in [-180, 180], and the distance: 0 for a rotation, sqrt(2) for a mirror image;
+        two arrays (...).
     Source: flow paper, section 4 (rotation discovery). Its code takes all nine entries of the 3x3
         matrix and the nearest orthogonal one, mirror images included.
     """

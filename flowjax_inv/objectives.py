@@ -1,5 +1,6 @@
-"""Terms of the loss over copies; a cross-entropy is in nats, a squared error in squared units."""
+"""The loss over copies and its terms: cross-entropies in nats, squared errors in squared units."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Literal
 
@@ -12,6 +13,7 @@ __all__ = [
     "AVERAGES",
     "Average",
     "Loss",
+    "Objective",
     "score_function_term",
     "view_cross_entropy",
     "view_squared_error",
@@ -123,3 +125,83 @@ def score_function_term(
     centred = losses - over_devices(jnp.mean(losses))
     weight = lax.stop_gradient(centred * (total / max(total - 1, 1)) if baseline else losses)
     return jnp.mean(weight * (log_prob - lax.stop_gradient(log_prob)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """How the loss is put together.
+
+    loss = L of views [+ L of the original images] + alpha * regularizer
+
+    Attributes:
+        loss: L, the cross-entropy of labels or the squared error of angles in degrees (regression).
+        label_smoothing: of the cross-entropy, see `view_cross_entropy`.
+        freeze_classifier: after burn-in the classifier stays as it is, in evaluation mode: the
+            density alone learns, and only views are classified.
+        reject_distorted: during burn-in every image is seen a second time, by a theta drawn evenly
+            from the box, as one more class, the classifier's last. What does not look like the
+            data then costs, not only what looks like another class (ours; noise-contrastive
+            estimation).
+        copies: n, sampled views per image.
+        average: where the views are averaged, see `view_cross_entropy`.
+        include_original: add the loss of the untransformed images.
+        baseline: of the score function, see `score_function_term`.
+        copies_per_chunk: views that go through the classifier together; they are made and
+            classified again when the gradient needs them, so memory holds one chunk, for one more
+            forward pass. 0: all at once.
+        chunk_statistics: allow chunks with batch norm, whose statistics are then a chunk's own.
+
+    Raises:
+        ValueError: if chunks do not divide the copies.
+    """
+
+    loss: Loss = "cross_entropy"
+    label_smoothing: float = 0.0
+    freeze_classifier: bool = False
+    reject_distorted: bool = False
+    copies: int = 1
+    average: Average = "losses"
+    include_original: bool = True
+    baseline: bool = True
+    copies_per_chunk: int = 0
+    chunk_statistics: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse chunks that leave a rest: every size of chunk compiles again."""
+        if self.copies_per_chunk and self.copies % self.copies_per_chunk:
+            raise ValueError(
+                f"copies_per_chunk is {self.copies_per_chunk} of {self.copies} copies; take a "
+                "divisor, or 0 for all at once."
+            )
+
+    @property
+    def score_name(self) -> str:
+        """What `score` is, in names of figures: the accuracy, or the absolute error of an angle."""
+        return "accuracy" if self.loss == "cross_entropy" else "error_degrees"
+
+    @property
+    def logged(self) -> tuple[str, ...]:
+        """Names of the figures that a step adds up."""
+        return (
+            "steps",
+            "loss",
+            self.loss,
+            f"{self.loss}_original",
+            f"train_{self.score_name}",
+            "entropy",
+            "alpha",
+            "saturated_share",
+            "gradient_norm",
+        )
+
+    def cost(self, outputs: jax.Array, targets: jax.Array, average: Average) -> jax.Array:
+        """Return L (N,) of outputs (n, N, C) for targets (N,), the views averaged in `average`."""
+        if self.loss == "squared_error":
+            return view_squared_error(outputs, targets, average)
+        return view_cross_entropy(outputs, targets, average, self.label_smoothing)
+
+    def score(self, outputs: jax.Array, targets: jax.Array) -> jax.Array:
+        """Return right (1) or wrong (0), or the absolute error (N,), of outputs (N, C)."""
+        if self.loss == "squared_error":
+            return jnp.abs(outputs[..., 0] - targets)
+        return jnp.asarray(jnp.argmax(outputs, -1) == targets, jnp.float32)

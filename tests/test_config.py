@@ -13,7 +13,7 @@ from experiments import build, defaults, evaluate
 from experiments.command_line import UsageError, available_configs, check_arguments
 from flowjax_inv.data.sets import Split
 from flowjax_inv.data.sprites import mario_iggy as make_set
-from flowjax_inv.training import Objective
+from flowjax_inv.objectives import Objective
 
 ROOT = Path(__file__).parents[1]
 CONFIG = "--config=experiments/mario_iggy.py"

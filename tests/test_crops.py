@@ -18,9 +18,8 @@ from flowjax_inv.distributions.crop_densities import CropCategorical
 from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
 from flowjax_inv.metrics import entropy
 from flowjax_inv.networks import MLP
-from flowjax_inv.objectives import score_function_term
+from flowjax_inv.objectives import Objective, score_function_term
 from flowjax_inv.placement import Placement
-from flowjax_inv.training import Objective
 from flowjax_inv.transforms import Affine, Crop
 
 PICTURE = jnp.zeros((1, 64, 64, 3))

@@ -28,8 +28,8 @@ from flowjax_inv.distributions.box import Identity
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.inference import make_predict
 from flowjax_inv.networks import MLP, SimpleConv
+from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
-from flowjax_inv.training import Objective
 from flowjax_inv.transforms import Affine, Crop
 
 ROOT = Path(__file__).parents[1]

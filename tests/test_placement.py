@@ -15,8 +15,8 @@ from flowjax_inv import training
 from flowjax_inv.controllers import EntropyBand
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.networks import SimpleConv
+from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
-from flowjax_inv.training import Objective
 from flowjax_inv.transforms import Affine
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 1), dtype=np.uint8)

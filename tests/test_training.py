@@ -16,9 +16,8 @@ from flowjax_inv.controllers import Constant, EntropyBand
 from flowjax_inv.distributions.box import Identity
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.networks import MLP, SimpleConv
-from flowjax_inv.objectives import view_cross_entropy
+from flowjax_inv.objectives import Objective, view_cross_entropy
 from flowjax_inv.placement import Placement
-from flowjax_inv.training import Objective
 from flowjax_inv.transforms import Affine
 
 IMAGES = jax.random.randint(jax.random.key(0), (24, 8, 8, 1), 0, 256).astype(jnp.uint8)
@@ -92,6 +91,36 @@ def test_a_frozen_classifier_stays_whatever_its_optimizer_remembers() -> None:
     chex.assert_trees_all_equal(after.params["classifier"], burnt.params["classifier"])
     chex.assert_trees_all_equal(after.batch_stats["classifier"], burnt.batch_stats["classifier"])
     assert float(after.totals["cross_entropy_original"] - burnt.totals["cross_entropy"]) == 0
+
+
+def test_distorted_images_are_one_more_class_in_burn_in() -> None:
+    seen = []
+
+    class Spy(Affine):
+        def __call__(self, images, theta):
+            jax.debug.callback(lambda t: seen.append(np.asarray(t)), theta)
+            return super().__call__(images, theta)
+
+    objective = Objective(reject_distorted=True)
+    classifier, distribution, optimizer = MLP(4, hidden=(8,)), small_flow(), optax.sgd(0.1)
+    parts = (classifier, distribution, optimizer, Constant(0.1))
+    state = training.init_state(*parts, IMAGES[:4], key=jax.random.key(1), objective=objective)
+    step = training.make_step(
+        classifier, distribution, Spy("rotation"), *parts[2:], objective, placement=ONE,
+        burn_in=True,
+    )  # fmt: skip
+    params = state.params["classifier"]
+    after = step(ONE.replicate(copy(state)), IMAGES, LABELS, np.arange(8))
+    jax.block_until_ready(after.step)
+    (theta,) = seen
+    assert theta.shape == (8, 1)
+    assert np.ptp(theta) > 0.5
+    images = IMAGES[:8].astype(jnp.float32) / 255
+    both = jnp.concatenate([images, ROTATION(images, theta)])
+    logits: Any = classifier.apply({"params": params}, both)
+    right = jnp.concatenate([LABELS[:8], jnp.full(8, 3)])
+    expected = view_cross_entropy(logits[None], right, "losses").mean()
+    np.testing.assert_allclose(after.totals["loss"], expected, rtol=1e-5)
 
 
 def test_a_regression_is_the_same_step() -> None:

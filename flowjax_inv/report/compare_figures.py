@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from flowjax_inv.report.colours import BLACK, BLUE, GREEN, RED
 from flowjax_inv.report.evaluation import Arrays, MissingArrayError
-from flowjax_inv.report.figures import draw_curve, draw_half_ranges, logged
+from flowjax_inv.report.figures import draw_curve, draw_half_ranges, logged, scored
 from flowjax_inv.report.tables import has_density
 
 __all__ = ["curves_of_methods", "half_ranges_of_methods"]
@@ -72,26 +72,30 @@ def curves_of_methods(methods: Mapping[str, Sequence[Logs]]) -> Figure:
     for entropy, accuracy, seeds in zip(entropies, accuracies, methods.values(), strict=True):
         for results, metrics in seeds:
             epochs = logged(metrics, "epoch")
+            name, scale = scored(metrics)
+            what = "accuracy" if name == "accuracy" else "error"
             if has_density(results):
                 _entropy(entropy, results, metrics, epochs)
             for key, label, style in (
                 (
-                    "train_accuracy",
-                    "training accuracy, sampled views",
+                    f"train_{name}",
+                    f"training {what}, sampled views",
                     {"color": BLUE, "marker": ""},
                 ),
-                ("test_accuracy", "test accuracy, images as they are", {"color": RED}),
+                (f"test_{name}", f"test {what}, images as they are", {"color": RED}),
             ):
-                values = 100 * logged(metrics, key)
+                values = scale * logged(metrics, key)
                 draw_curve(accuracy, epochs, values, label=label, linewidth=1.2, **style)
         if not any(metrics for _, metrics in seeds):
             _say(entropy, "metrics not kept")
             _say(accuracy, "metrics not kept")
         elif not has_density(seeds[0][0]):
             _say(entropy, "no density")
+    # All methods of an experiment have one loss.
+    errors = any(scored(m)[0] != "accuracy" for seeds in methods.values() for _, m in seeds)
     for first in range(0, len(methods), _columns(len(methods))):
         entropies[first].set_ylabel("entropy (nats, in the unit box)")
-        accuracies[first].set_ylabel("accuracy (%)")
+        accuracies[first].set_ylabel("error (degrees)" if errors else "accuracy (%)")
     for panel in accuracies:
         panel.set_xlabel("epochs")
     for line in (entropies, accuracies):

@@ -15,7 +15,7 @@ from flowjax_inv.report.evaluation import Arrays, MissingArrayError, plain, requ
 
 __all__ = ["distance_against_half_range", "sampled_entries"]
 
-_FAR = 0.6  # distance from which on a sample has the last colour; random entries: about 0.4
+_FAR = 0.6  # distance from which on a sample has the last colour; random entries: 0.27
 
 
 def sampled_entries(evaluation: Arrays, rows: int = 4, points: int = 600) -> Figure:
@@ -31,7 +31,7 @@ def sampled_entries(evaluation: Arrays, rows: int = 4, points: int = 600) -> Fig
         points: most samples drawn per panel.
 
     Returns:
-        Figure with one panel per class and shown pose, radians on both axes.
+        Figure with one panel per class and shown pose, entries on both axes.
 
     Raises:
         MissingArrayError: if an array is not there, or has another rank, or b or d is not free.

@@ -33,6 +33,7 @@ from flowjax_inv.report.evaluation import (
     require,
     wrap,
 )
+from flowjax_inv.report.formats import ARC_SHARE
 from flowjax_inv.report.polar import polar_densities
 from flowjax_inv.report.sheets import view_sheet
 from flowjax_inv.report.tables import has_density
@@ -48,12 +49,12 @@ __all__ = [
     "logged",
     "polar_densities",
     "ranges",
+    "scored",
     "translations",
     "view_sheet",
 ]
 
 MAX_CLASSES = 8
-ARC_SHARE = "arc_share_"  # before the name of a class, in metrics.jsonl
 
 
 def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> Figure:
@@ -86,9 +87,11 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
         draw_curve(panel, epochs, values, label=label, color=colour)
 
     loss, score = panels[0], panels[lines]
-    regression = any("squared_error" in line for line in metrics)
-    key, words = ("squared_error", "squared error") if regression else (
-        "cross_entropy", "cross-entropy")  # fmt: skip
+    name, scale = scored(metrics)
+    regression = name != "accuracy"
+    key, words = "cross_entropy", "cross-entropy"
+    if regression:
+        key, words = "squared_error", "squared error"
     if density:
         draw(loss, "loss", f"loss = {words} − alpha × bonus", GREY)
         draw(loss, key, f"{words} of sampled views", BLUE)
@@ -98,7 +101,6 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
         draw(loss, key, words, BLUE)
     loss.set(title="Losses", ylabel="squared degrees" if regression else "nats")
 
-    name, scale = ("error_degrees", 1.0) if regression else ("accuracy", 100.0)
     trained = "training, sampled views" if density else "training"
     draw(score, f"train_{name}", trained, BLUE, scale)
     draw(score, f"test_{name}", "test, images as they are", RED, scale)
@@ -294,6 +296,13 @@ def logged(metrics: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
     if key == "entropy":  # burn-in, where nothing is sampled, logs 0 for it and for alpha
         values[(values == 0) & (_column(metrics, "alpha") == 0)] = np.nan
     return values
+
+
+def scored(metrics: Sequence[Mapping[str, Any]]) -> tuple[str, float]:
+    """Say what a run's steps are scored by, after train_ and test_, and its factor in figures."""
+    if any("squared_error" in line for line in metrics):
+        return "error_degrees", 1.0
+    return "accuracy", 100.0
 
 
 def draw_curve(panel: Axes, epochs: np.ndarray, values: np.ndarray, **style: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = [
+    "ARC_SHARE",
     "MISSING",
     "as_degrees",
     "as_nats",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 MISSING = "–"
+ARC_SHARE = "arc_share_"  # before the name of a class, in metrics.jsonl and results.json
 _AVERAGES = {"probs": "probabilities", "logits": "logits"}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from flowjax_inv.report import tables
+from flowjax_inv.report.formats import ARC_SHARE
 from flowjax_inv.report.reading import Run, as_stored, flat, read_run
 from flowjax_inv.report.rendering import Section, as_png, inlined, render, write
 
@@ -168,7 +169,7 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
     absent = {"translation", "entries"} - set(evaluation)
     if not tables.poses_known(run.results):
         absent |= {"density"} if "rotation_degrees" not in evaluation else set()
-        followed = any(key.startswith(figures.ARC_SHARE) for line in run.metrics for key in line)
+        followed = any(key.startswith(ARC_SHARE) for line in run.metrics for key in line)
         absent |= set() if followed else {"arcs"}
     chosen = [plot for plot in chosen if plot[0] not in absent]
     # A picture of an earlier report would contradict this one.

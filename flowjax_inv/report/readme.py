@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flowjax_inv.report.formats import MISSING, averaged_by, markdown_line, spread
+from flowjax_inv.report.formats import ARC_SHARE, MISSING, averaged_by, markdown_line, spread
 from flowjax_inv.report.reading import flat, read_object
 from flowjax_inv.report.tables import has_density, method_name, verdict
 
@@ -28,7 +28,6 @@ _POSE_COLUMNS = (  # head, name in results.json, factor, decimals
     ("averaged accuracy (%)", "test_accuracy_averaged", 100.0, 1),
     ("minutes", "seconds", 1 / 60, 1),
 )
-_ARC_SHARE = "arc_share_"  # before the name of a class, in results.json
 _ONLY_WHERE_THERE = ("rotation_distance",)
 _IMAGE_HEADS = (
     "run", "method", "data", "seeds", "paper (%)", "averaged accuracy (%)", "plain accuracy (%)",
@@ -105,7 +104,7 @@ def images_table(root: Path) -> str:
     kept = [runs for runs in _read(root) if not runs.poses_known]
     known = {key for runs in kept for seed in runs.results for key in seed}
     turned = "half_range_rotation" in known
-    followed = any(key.startswith(_ARC_SHARE) for key in known)
+    followed = any(key.startswith(ARC_SHARE) for key in known)
     absent = {h for h, there in (("rotation (°)", turned), ("arcs", followed)) if not there}
     heads = [head for head in _IMAGE_HEADS if head not in absent]
     rows = []
@@ -148,9 +147,9 @@ def images_table(root: Path) -> str:
 
 
 def _arcs(seeds: list[Mapping[str, Any]]) -> str:
-    """Write how much of the circle every class is turned by: "0 0.97, 6 0.57"."""
-    keys = [key for key in seeds[0] if key.startswith(_ARC_SHARE)]
-    words = (f"{key.removeprefix(_ARC_SHARE)}: {spread(seeds, key, 1.0, 2)}" for key in keys)
+    """Write how much of the circle every class is turned by: "0: 0.97; 6: 0.57"."""
+    keys = [key for key in seeds[0] if key.startswith(ARC_SHARE)]
+    words = (f"{key.removeprefix(ARC_SHARE)}: {spread(seeds, key, 1.0, 2)}" for key in keys)
     return "; ".join(words) or MISSING
 
 
