@@ -24,7 +24,7 @@ from torch.nn import functional
 from benchmarks import timing, torch_models
 from experiments import build, mario_iggy, mnist
 from flowjax_inv import training
-from flowjax_inv.distributions.base import draw_noise, split_key
+from flowjax_inv.noise import draw_noise, split_key
 from flowjax_inv.objectives import view_cross_entropy
 
 LAYOUTS = {"torch NCHW": torch.contiguous_format, "torch NHWC": torch.channels_last}

@@ -62,6 +62,26 @@ def inverse_undoes(transform: Transform) -> None:
     np.testing.assert_allclose(both, np.broadcast_to(np.eye(3), both.shape), atol=2e-4)
 
 
+def undo_brings_back(transform: Transform) -> None:
+    transform = dataclasses.replace(transform, padding="zeros")
+    theta = 0.3 * thetas(transform, 6, 1.0)
+    picture, (height, width) = smooth_picture(), smooth_picture().shape[:2]
+    back = transform.undo(transform(picture, theta), theta)
+    # A picture of ones comes back as ones where its view showed it, and not where it did not.
+    ones = transform.undo(transform(jnp.ones_like(picture), theta), theta)[..., 0]
+    shown = np.asarray(transform.undone_mask(theta, height, width))
+    clear = np.asarray(ones) > 0.9999
+    assert (clear <= shown).all()
+    assert (shown & ~clear).mean() < 0.1  # rims alone
+    assert np.abs(np.asarray(back - picture)).max(-1)[clear].max() < 0.02
+    # Points go the same way: what the view shows at x is the picture at M x.
+    points = jnp.asarray(np.random.default_rng(4).uniform(-0.5, 0.5, (6, 9, 2)), jnp.float32)
+    there = np.asarray(transform.points_in_image(points, theta))
+    column = np.concatenate([points, np.ones((6, 9, 1))], -1)[..., None]
+    expected = (np.asarray(transform.matrix(theta))[:, None] @ column)[..., :2, 0]
+    np.testing.assert_allclose(there, expected, atol=1e-5)
+
+
 def compose_is_the_matrix_product(transform: Transform) -> None:
     a, b = compositions(transform)
     product = np.asarray(transform.matrix(b)) @ np.asarray(transform.matrix(a))

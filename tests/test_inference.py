@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flowjax_inv.distributions.bases import UniformBox
 from flowjax_inv.distributions.box import Identity
-from flowjax_inv.inference import make_predict, predict
+from flowjax_inv.inference import make_predict, predict, predict_adaptive
 from flowjax_inv.networks import MLP
 from flowjax_inv.transforms import Affine
 
@@ -91,3 +92,88 @@ def test_refusals() -> None:
         call(num_samples=0)
     with pytest.raises(ValueError, match='average is "losses"; allowed: probs, logits'):
         call(average="losses")
+
+
+def _turns(half_width: float):
+    """Return images -> uniform turns of up to half_width half turns."""
+
+    def propose(images: jax.Array) -> distrax.Distribution:
+        loc = jnp.zeros((images.shape[0], 1))
+        return UniformBox(loc, jnp.full_like(loc, np.log(2.0 * half_width)))
+
+    return propose
+
+
+def test_adaptive_takes_more_views_where_they_differ() -> None:
+    """Black pictures look alike however they are turned; the others take more views."""
+    images = IMAGES.at[0].set(0.0)
+
+    @jax.jit
+    def run(images):
+        return predict_adaptive(
+            _classify, _turns(1.0), ROTATION, images, key=jax.random.key(1), standard_error=0.01
+        )
+
+    got = run(images)
+    assert int(got.num_samples[0]) == 10
+    assert (np.asarray(got.num_samples[1:]) > 10).all()
+    assert (np.asarray(got.num_samples) % 10 == 0).all()
+    done = np.asarray(got.num_samples) < 300
+    assert (np.asarray(got.standard_error)[done] <= 0.01).all()
+    many = predict(_classify, _turns(1.0), ROTATION, images, key=jax.random.key(2), num_samples=900)
+    np.testing.assert_allclose(got.probabilities, many, atol=4 * 0.012)
+
+
+def test_the_standard_error_is_that_of_the_mean() -> None:
+    """Over many keys, means of 20 views deviate by what is reported (within a quarter)."""
+
+    def one(key):
+        got = predict_adaptive(
+            _classify, _turns(0.3), ROTATION, IMAGES, key=key, standard_error=1e-6, block=20,
+            max_samples=20,
+        )  # fmt: skip
+        return got.probabilities[:, 0], got.standard_error
+
+    means, errors = jax.vmap(one)(jax.random.split(jax.random.key(0), 400))
+    np.testing.assert_allclose(means.std(0) / np.sqrt((errors**2).mean(0)), 1.0, atol=0.25)
+
+
+def test_any_classifier_will_do() -> None:
+    """A callback to the host, as another framework's network would be; NaN stays NaN."""
+
+    def host(images: np.ndarray) -> np.ndarray:
+        return np.asarray(images).mean((1, 2)) @ np.array([[1.0, -1.0]], np.float32)
+
+    def classify(images: jax.Array) -> jax.Array:
+        return jax.pure_callback(
+            host, jax.ShapeDtypeStruct((images.shape[0], 2), "float32"), images
+        )
+
+    got = predict(classify, _turns(0.1), ROTATION, IMAGES, key=jax.random.key(0), num_samples=3)
+    np.testing.assert_allclose(got.sum(-1), 1.0, atol=1e-6)
+    broken = predict_adaptive(
+        lambda x: _classify(x) * jnp.nan, _turns(0.1), ROTATION, IMAGES, key=jax.random.key(0)
+    )
+    assert np.isnan(broken.probabilities).all()
+    assert (np.asarray(broken.num_samples) == 10).all()
+
+
+def test_hostile_classifiers_are_named() -> None:
+    def call(classify):
+        return predict(
+            classify, _turns(0.1), ROTATION, IMAGES, key=jax.random.key(0), num_samples=2
+        )
+
+    with pytest.raises(ValueError, match=r"classify\(\) made \(10, 6, 6, 1\) of images \(10, 6, 6"):
+        call(lambda images: images)
+    with pytest.raises(TypeError, match="jax.pure_callback"):
+        jax.jit(lambda: call(lambda images: jnp.asarray(np.asarray(images).mean((1, 2)))))()
+
+
+@pytest.mark.parametrize("field", ["standard_error", "block", "max_samples"])
+def test_adaptive_refusals(field) -> None:
+    with pytest.raises(ValueError, match="want an error above 0, at least 2 views in a block, and"):
+        predict_adaptive(
+            _classify, _turns(0.1), ROTATION, IMAGES, key=jax.random.key(0),
+            **{field: 0},
+        )  # fmt: skip

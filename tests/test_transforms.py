@@ -32,6 +32,7 @@ LAWS = [
     laws.labels_fit,
     laws.identity_is_exact,
     laws.inverse_undoes,
+    laws.undo_brings_back,
     laws.compose_is_the_matrix_product,
     laws.compose_is_warping_twice,
     laws.coordinates_undo_matrix,

@@ -1,7 +1,5 @@
 """The contract every conditional distribution keeps, and the smooth bound its parameters use."""
 
-from collections.abc import Callable
-
 import distrax
 import flax.linen as nn
 import jax
@@ -10,9 +8,7 @@ import jax.numpy as jnp
 __all__ = [
     "ConditionalDistribution",
     "bounded",
-    "draw_noise",
     "free_plus_projection",
-    "split_key",
     "unbounded",
 ]
 
@@ -25,7 +21,7 @@ class ConditionalDistribution(nn.Module):
     `log_prob` (-inf outside its support, which lies inside the box). The returned object may be
     used after the Linen call has ended: it holds arrays, never bound modules. `seed` is one key,
     or one key per image, (N,): an image's samples then depend on its own key alone, whatever
-    batch and device it is on. Densities draw by `draw_noise`, which keeps this.
+    batch and device it is on. Densities draw by `noise.draw_noise`, which keeps this.
 
     Attributes:
         dim: number of coordinates of theta.
@@ -117,33 +113,3 @@ def free_plus_projection(
     dense = nn.Dense(free.size, kernel_init=start, name=f"{name}_projection", parent=module)
     projected = dense(embedding)
     return module.param(name, lambda _: free) + projected.reshape(-1, *free.shape)
-
-
-def _per_row(key: jax.Array) -> bool:
-    """Whether this is one typed key per row; old-style keys are always single."""
-    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 1
-
-
-def split_key(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Split one key, or each of one key per row, in two."""
-    if _per_row(key):
-        both = jax.vmap(jax.random.split)(key)
-        return both[:, 0], both[:, 1]
-    first, second = jax.random.split(key)
-    return first, second
-
-
-def draw_noise(
-    draw: Callable[..., jax.Array], key: jax.Array, n: int, shape: tuple[int, ...]
-) -> jax.Array:
-    """Draw noise of shape (n, N, ...) for a density of batch (N,).
-
-    Args:
-        draw: jax.random.normal or its like: (key, shape) -> array.
-        key: one for all, or one per row, (N,).
-        n: samples per row.
-        shape: (N, ...).
-    """
-    if _per_row(key):
-        return jax.vmap(lambda k: draw(k, (n, *shape[1:])), out_axes=1)(key)
-    return draw(key, (n, *shape))

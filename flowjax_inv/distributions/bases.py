@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flowjax_inv.distributions.base import draw_noise, split_key
+from flowjax_inv.noise import draw_noise, split_key
 
 __all__ = ["Gaussian", "GaussianMixture", "UniformBox"]
 

@@ -1,22 +1,43 @@
-"""Using a density at test time: predictions averaged over sampled views.
-
-Nothing here knows training: `classify` is any function of images to logits, `propose` any function
-of images to a distribution over theta.
-"""
+"""Predictions averaged over sampled views, of a given number or of as many as it takes."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import distrax
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from flowjax_inv.transforms import Transform
 
-__all__ = ["average_views", "make_predict", "predict", "view_logits"]
+__all__ = [
+    "Adaptive",
+    "average_views",
+    "check_images",
+    "make_predict",
+    "predict",
+    "predict_adaptive",
+    "view_logits",
+]
 
 POOL = 300  # draws that a norm chooses from, as in the authors' code
+
+
+def check_images(images: jax.Array) -> None:
+    """Refuse what is no batch of images.
+
+    Raises:
+        TypeError: if images are not floating point.
+        ValueError: if images are not (N, H, W, C) or empty.
+    """
+    if images.ndim != 4 or 0 in images.shape:
+        raise ValueError(f"images have shape {images.shape}; want (N, H, W, C), none of them 0.")
+    if not jnp.issubdtype(images.dtype, jnp.floating):
+        raise TypeError(
+            f"images are {images.dtype}; a warp wants floats: convert to float, and normalise, as "
+            "for training."
+        )
 
 
 def view_logits(
@@ -52,13 +73,7 @@ def view_logits(
             max_norm.
     Source: flow paper eq. 8; original and rejection: its code (valid_performance).
     """
-    if images.ndim != 4 or 0 in images.shape:
-        raise ValueError(f"images have shape {images.shape}; want (N, H, W, C), none of them 0.")
-    if not jnp.issubdtype(images.dtype, jnp.floating):
-        raise TypeError(
-            f"images are {images.dtype}; a warp wants floats: convert to float, and normalise, as "
-            "for training."
-        )
+    check_images(images)
     if num_samples < 1:
         raise ValueError(f"num_samples is {num_samples}; want at least 1 view per image.")
     density = propose(images)
@@ -78,8 +93,25 @@ def view_logits(
     views = transform(images[:, None], jnp.moveaxis(theta, 0, 1))
     if include_original:
         views = jnp.concatenate([images[:, None], views], axis=1)
-    logits = classify(views.reshape(-1, *images.shape[1:]))
+    logits = _classified(classify, views.reshape(-1, *images.shape[1:]))
     return jnp.moveaxis(logits.reshape(*views.shape[:2], -1), 1, 0)
+
+
+def _classified(classify: Callable[[jax.Array], jax.Array], images: jax.Array) -> jax.Array:
+    """Return logits (M, classes); say what is wrong with a classifier that gives none."""
+    try:
+        logits = classify(images)
+    except jax.errors.TracerArrayConversionError:
+        raise TypeError(
+            "classify() cannot be traced: it wants NumPy arrays; wrap it in jax.pure_callback, or "
+            "call this function outside jit."
+        ) from None
+    if logits.ndim != 2 or logits.shape[0] != images.shape[0]:
+        raise ValueError(
+            f"classify() made {logits.shape} of images {images.shape}; want one row of logits for "
+            "each."
+        )
+    return logits
 
 
 def average_views(logits: jax.Array, average: Literal["probs", "logits"]) -> jax.Array:
@@ -178,3 +210,83 @@ def make_predict(
         )
 
     return averaged
+
+
+class Adaptive(NamedTuple):
+    """What `predict_adaptive` returns.
+
+    Attributes:
+        probabilities: (N, classes).
+        standard_error: (N,) of the mean, the largest over classes.
+        num_samples: (N,) int32, views that were averaged.
+    """
+
+    probabilities: jax.Array
+    standard_error: jax.Array
+    num_samples: jax.Array
+
+
+def predict_adaptive(
+    classify: Callable[[jax.Array], jax.Array],
+    propose: Callable[[jax.Array], distrax.Distribution],
+    transform: Transform,
+    images: jax.Array,
+    *,
+    key: jax.Array,
+    standard_error: float = 0.01,
+    block: int = 10,
+    max_samples: int = 300,
+) -> Adaptive:
+    """Average over as many views as a stated standard error of the mean probability asks for.
+
+    Views come in blocks; an image takes no more once its error is small enough, and all is over
+    when every image is done.
+
+    Args:
+        classify, propose, transform, images, key: as in `view_logits`.
+        standard_error: of the mean over views, for every class; > 0.
+        block: views at a time, >= 2.
+        max_samples: where it ends in any case, a multiple of the block.
+
+    Raises:
+        TypeError, ValueError: as `view_logits`; for numbers out of range.
+    """
+    check_images(images)
+    if not standard_error > 0 or block < 2 or max_samples < block or max_samples % block:
+        raise ValueError(
+            f"standard_error={standard_error}, block={block}, max_samples={max_samples}; want an "
+            "error above 0, at least 2 views in a block, and max_samples a multiple of it."
+        )
+    density = propose(images)  # once, not per block
+
+    def views(number: jax.Array) -> jax.Array:
+        logits = view_logits(
+            classify, lambda _: density, transform, images,
+            key=jax.random.fold_in(key, number), num_samples=block,
+        )  # fmt: skip
+        return jax.nn.softmax(logits)
+
+    def error(total: jax.Array, squares: jax.Array, count: jax.Array) -> jax.Array:
+        number = jnp.maximum(count, 2)[:, None]
+        variance = (squares - total**2 / number) / (number - 1)
+        return jnp.sqrt(jnp.max(jnp.maximum(variance, 0.0) / number, axis=-1))
+
+    def wants(carry: tuple[jax.Array, ...]) -> jax.Array:
+        number, _, _, _, active = carry
+        return (number < max_samples // block) & jnp.any(active)
+
+    def add(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        number, total, squares, count, active = carry
+        seen = views(number)
+        total = total + active[:, None] * jnp.sum(seen, axis=0)
+        squares = squares + active[:, None] * jnp.sum(seen**2, axis=0)
+        count = count + block * active
+        # Not "large": an error that is not a number ends the search as well.
+        return number + 1, total, squares, count, error(total, squares, count) > standard_error
+
+    classes = jax.eval_shape(views, jnp.int32(0)).shape[-1]
+    zeros = jnp.zeros((images.shape[0], classes))
+    count = jnp.zeros(images.shape[0], jnp.int32)
+    start = (jnp.int32(0), zeros, zeros, count, jnp.ones(images.shape[0], bool))
+    _, total, squares, count, _ = lax.while_loop(wants, add, start)
+    return Adaptive(total / count[:, None], error(total, squares, count), count)

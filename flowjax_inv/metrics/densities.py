@@ -9,6 +9,7 @@ import jax.numpy as jnp
 __all__ = [
     "arc_share",
     "circular_mean_degrees",
+    "circular_std_degrees",
     "covered_share",
     "entropy",
     "half_range_degrees",
@@ -16,6 +17,7 @@ __all__ = [
     "mode_shares",
     "nearest_rotation",
     "outside_share",
+    "pairwise_degrees",
     "valley_ratio",
     "wasserstein_degrees",
     "wrap_degrees",
@@ -35,6 +37,23 @@ def circular_mean_degrees(angle: jax.Array) -> jax.Array:
     """Direction of the mean unit vector over the last axis: (..., S) -> (...), degrees."""
     radians = jnp.deg2rad(angle)
     return jnp.rad2deg(jnp.arctan2(jnp.sin(radians).mean(-1), jnp.cos(radians).mean(-1)))
+
+
+def circular_std_degrees(angle: jax.Array) -> jax.Array:
+    """Circular standard deviation sqrt(-2 log R) over the last axis: (..., S) -> (...), degrees.
+
+    R is the length of the mean unit vector; infinite for R = 0.
+    """
+    radians = jnp.deg2rad(angle)
+    squared = jnp.cos(radians).mean(-1) ** 2 + jnp.sin(radians).mean(-1) ** 2
+    return jnp.rad2deg(jnp.sqrt(-jnp.log(jnp.minimum(squared, 1.0))))
+
+
+def pairwise_degrees(angle: jax.Array) -> jax.Array:
+    """Mean absolute angle between two different ones of (..., S): (...) degrees in [0, 180]."""
+    apart = jnp.abs(wrap_degrees(angle[..., :, None] - angle[..., None, :]))
+    count = angle.shape[-1]
+    return jnp.sum(apart, axis=(-2, -1)) / (count * (count - 1))
 
 
 def half_range_degrees(

@@ -1,0 +1,13 @@
+"""Transforms: coordinates theta in the unit box -> matrices or crop boxes -> images.
+
+Convention, of all of them: matrices map OUTPUT to INPUT normalised positions, x right and
+y down, the picture [-1, 1] x [-1, 1]. So a positive rotation turns the picture counter-clockwise
+as seen, a positive translation samples further right or down (the content moves left or up), and
+a positive log-scale samples further out (the content shrinks).
+"""
+
+from flowjax_inv.transforms.affine import Affine, Decoupled
+from flowjax_inv.transforms.base import Transform, wrap
+from flowjax_inv.transforms.crop import Crop
+
+__all__ = ["Affine", "Crop", "Decoupled", "Transform", "wrap"]

@@ -1,0 +1,198 @@
+"""The contract every transform keeps, and those whose pictures are made by a matrix."""
+
+import abc
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from flowjax_inv import warps
+from flowjax_inv.matrices import inverse
+
+__all__ = ["ByMatrix", "Transform", "wrap"]
+
+
+def wrap(theta: jax.Array, periodic: Sequence[bool]) -> jax.Array:
+    """Wrap the periodic coordinates of theta (..., d) into [-1, 1); small ones stay exact."""
+    if not any(periodic):
+        return theta
+    # Not mod(theta + 1, 2) - 1: that rounds small theta away.
+    turned = theta - 2.0 * jnp.floor(0.5 * (theta + 1.0))
+    return jnp.where(jnp.asarray(periodic), turned, theta)
+
+
+@dataclass(frozen=True)
+class Transform(abc.ABC):
+    """What every transform is: named coordinates in the unit box, and the pictures they make.
+
+    A_T(I)(x) = I(M(theta) x), theta in [-1, 1]^d; theta * half_range is physical, in `units`.
+
+    Args:
+        half_range: physical half-width of the box, per coordinate.
+        padding: "zeros" or "border", what is outside the picture.
+        align_corners: the pixel-centre rule of `flowjax_inv.warps`.
+
+    Raises:
+        ValueError: for names and numbers that make no transform.
+    """
+
+    half_range: tuple[float, ...] = field(kw_only=True)
+    padding: str = field(default="zeros", kw_only=True)
+    align_corners: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Refuse fields that make no transform; subclasses call this last."""
+        warps.check_name("padding", self.padding, warps.PADDINGS)
+        given = cast("Iterable[float]", np.atleast_1d(self.half_range))  # a number, tuple or list
+        half_range = tuple(float(h) for h in given)
+        if len(half_range) != self.dim or not all(0 < h < math.inf for h in half_range):
+            raise ValueError(
+                f"half_range={half_range}; {type(self).__name__} with coordinates "
+                f"({', '.join(self.names)}) wants {self.dim} positive number(s), one for each."
+            )
+        object.__setattr__(self, "half_range", half_range)
+
+    @property
+    @abc.abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates, in the order of theta."""
+
+    @property
+    @abc.abstractmethod
+    def units(self) -> tuple[str, ...]:
+        """Units of theta * half_range, per coordinate."""
+
+    @property
+    @abc.abstractmethod
+    def commutative(self) -> bool:
+        """Whether the order of two transforms never matters."""
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return len(self.names)
+
+    @property
+    def periodic(self) -> tuple[bool, ...]:
+        """Per coordinate: whether theta and theta + 2 are the same transform."""
+        return (False,) * self.dim
+
+    @property
+    def closed(self) -> bool:
+        """Whether two transforms in a row are again one of these: whether `compose` exists."""
+        return True
+
+    @property
+    def identity(self) -> jax.Array:
+        """Theta (d,) of the transform that does nothing."""
+        return jnp.zeros(self.dim)
+
+    @abc.abstractmethod
+    def matrix(self, theta: ArrayLike) -> jax.Array:
+        """Return the matrices (..., 3, 3) of theta (..., d), output to input."""
+
+    @abc.abstractmethod
+    def coordinates(self, matrix: ArrayLike) -> jax.Array:
+        """Return theta (..., d) of matrices (..., 3, 3) of this family: undoes `matrix`.
+
+        Theta may lie outside the box. Periodic coordinates are in [-1, 1); other rotations are
+        read within half a turn. Matrices of another family are not noticed, except where there is
+        no theta at all: then NaN.
+        """
+
+    @abc.abstractmethod
+    def __call__(self, images: ArrayLike, theta: ArrayLike) -> jax.Array:
+        """Transform images (..., H, W, C) by theta (..., d); leading axes broadcast.
+
+        Args:
+            images: (N, H, W, C) float.
+            theta: (N, d), or (n, N, d) for n copies.
+
+        Returns:
+            (N, H, W, C) or (n, N, H, W, C), dtype of images.
+
+        Raises:
+            TypeError: if images are not floating point.
+            ValueError: if theta does not end in d, or leading axes do not broadcast.
+        """
+
+    def valid_mask(self, theta: ArrayLike, height: int, width: int) -> jax.Array:
+        """Return (..., H, W) bool: which pixels are sampled inside the picture."""
+        matrix = self.matrix(theta)
+        return warps.valid_mask(matrix, height, width, align_corners=self.align_corners)
+
+    def undo(self, views: ArrayLike, theta: ArrayLike) -> jax.Array:
+        """Bring what was found in views back to the images: masks, maps, (..., H, W, C) float.
+
+        B(V)(x) = V(M(theta)^-1 x); by the matrix, so it needs no theta of the inverse. What the
+        view does not show is padded: `undone_mask` tells where.
+        """
+        back = inverse(self.matrix(theta))
+        return warps.warp(views, back, padding=self.padding, align_corners=self.align_corners)
+
+    def undone_mask(self, theta: ArrayLike, height: int, width: int) -> jax.Array:
+        """Return (..., H, W) bool: which pixels of the image its view shows."""
+        back = inverse(self.matrix(theta))
+        return warps.valid_mask(back, height, width, align_corners=self.align_corners)
+
+    def points_in_image(self, points: ArrayLike, theta: ArrayLike) -> jax.Array:
+        """Bring points (..., P, 2) of views to the images: M(theta) x, normalised x and y."""
+        matrix = self.matrix(theta)
+        turned = jnp.einsum("...ij,...pj->...pi", matrix[..., :2, :2], jnp.asarray(points))
+        return turned + matrix[..., None, :2, 2]
+
+    def inverse(self, theta: ArrayLike) -> jax.Array:
+        """Return the theta that undoes theta; it may lie outside the box."""
+        return self.coordinates(inverse(self.matrix(theta)))
+
+    def compose(self, a: ArrayLike, b: ArrayLike) -> jax.Array:
+        """Return the theta of "a after b"; it may lie outside the box.
+
+        transform(transform(I, b), a) = transform(I, compose(a, b)), up to interpolation and
+        padding. Matrices act on positions, from output to input, so M(compose(a, b)) = M_b M_a.
+
+        Raises:
+            ValueError: if the family is not closed.
+        """
+        if not self.closed:
+            raise ValueError(
+                f"{type(self).__name__} with coordinates ({', '.join(self.names)}) is not closed: "
+                "two in a row are in general not one of them. Multiply the matrices: M_b M_a."
+            )
+        product = jnp.matmul(self.matrix(b), self.matrix(a), precision="highest")
+        return self.coordinates(product)
+
+    def _check(self, theta: ArrayLike) -> jax.Array:
+        theta = jnp.asarray(theta)
+        if theta.ndim == 0 or theta.shape[-1] != self.dim:
+            raise ValueError(
+                f"theta has shape {theta.shape}; {type(self).__name__} with coordinates "
+                f"({', '.join(self.names)}) wants (..., {self.dim})."
+            )
+        return theta.astype(jnp.promote_types(theta.dtype, jnp.float32))
+
+
+@dataclass(frozen=True)
+class ByMatrix(Transform):
+    """A transform whose pictures are made by `warps.warp`."""
+
+    warp: str = field(default="auto", kw_only=True)
+
+    def __post_init__(self) -> None:
+        warps.check_name("warp", self.warp, warps.METHODS)
+        super().__post_init__()
+
+    def __call__(self, images: ArrayLike, theta: ArrayLike) -> jax.Array:
+        """Transform images (..., H, W, C) by theta (..., d); leading axes broadcast."""
+        return warps.warp(
+            images,
+            self.matrix(theta),
+            method=self.warp,
+            padding=self.padding,
+            align_corners=self.align_corners,
+        )
