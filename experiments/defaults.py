@@ -235,6 +235,9 @@ FIELDS: dict[str, Any] = {
             value=False, about="in burn-in, evenly distorted images are one more class"
         ),
         "copies": Field(1, "n: views per image", low=1),
+        "entropy_samples": Field(
+            0, "more samples per image, for the regularizer alone: not warped", low=0
+        ),
         "average": Field("losses", "over views", choices=("losses", "logits", "probs")),
         "include_original": Field(
             value=True, about="add the cross-entropy of the untransformed image"
@@ -284,6 +287,9 @@ FIELDS: dict[str, Any] = {
         "density_images": Field(1000, "test images whose density is measured", low=1),
         "poses": Field(72, "per class, evenly over its first arc", low=2),
         "density_samples": Field(1000, "of theta per pose", low=10),
+        "straighten_steps": Field(
+            50, "of mean-shift on figures of known pose, 100 samples each; 0: none", low=0
+        ),
     },
     "alarms": {
         "entropy_floor_per_coordinate": Field(-1.0, "nats; below it the density has collapsed"),

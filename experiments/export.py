@@ -10,16 +10,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import jax
-import jax.numpy as jnp
-from jax.sharding import SingleDeviceSharding
-
-from experiments import build, defaults, evaluate
-from experiments.run_folder import RunFolder
-from flowjax_inv import export, training
-from flowjax_inv.checkpoints import Checkpoints
+from experiments import evaluate
+from experiments.trained import load_run
+from flowjax_inv import export
 
 __all__ = ["export_run", "main"]
 
@@ -40,94 +34,30 @@ def export_run(workdir: str | Path, out: str | Path, *, num_samples: int = 0) ->
         ImportError: without flatbuffers or safetensors.
         ValueError: if `workdir` holds no finished run, or one of other fields than today's.
     """
-    if not (Path(workdir) / "config.json").is_file():
-        raise ValueError(f"{workdir} has no config.json; give the folder of a finished run.")
-    folder = RunFolder(workdir)
-    config = _config(folder)
-    results = folder.read_json("results.json") or {}
-    for name in ("class_names", "image_shape"):
-        if name not in results:
-            raise ValueError(
-                f"{workdir} has no results.json with {name}; let the run finish first, by the "
-                "command it was started with."
-            )
-    class_names, image_shape = results["class_names"], results["image_shape"]
-
+    run = load_run(workdir)
+    config = run.config
     if config.objective.loss != "cross_entropy" or config.objective.reject_distorted:
         raise ValueError(
-            f"{folder.path} does not end in one probability per class; export a run with "
+            f"{workdir} does not end in one probability per class; export a run with "
             "objective.loss=cross_entropy and reject_distorted=False."
         )
-    transform = build.transform(config)
-    classifier = build.network(config, "classifier", classes=len(class_names))
-    distribution = build.distribution(config, transform, classes=len(class_names))
-    state = _restore(folder, config, classifier, distribution, image_shape)
-
-    section, density = config.evaluation, distribution.has_density
+    section, density = config.evaluation, run.distribution.has_density
     path = export.write_predictor(
         out,
-        classifier,
-        distribution,
-        transform,
-        {
-            name: {"params": state.params[name], "batch_stats": state.batch_stats[name]}
-            for name in ("classifier", "distribution")
-        },
-        image_shape=image_shape,
-        class_names=class_names,
+        run.classifier,
+        run.distribution,
+        run.transform,
+        run.variables,
+        image_shape=run.image_shape,
+        class_names=run.class_names,
         # The views of a point mass are all alike.
         num_samples=(num_samples or section.num_samples) if density else 1,
         average=section.average,
-        normalization=build.normalization(config),
+        normalization=run.normalization,
         **evaluate.RULES[section.rules[0] if density else "plain"],
     )
     export.load(path)
     return path
-
-
-def _config(folder: RunFolder) -> defaults.Config:
-    """Return the config that a run stored."""
-    stored: dict[str, Any] = folder.read_json("config.json") or {}
-    config = defaults.get_config()
-    try:
-        config.update({name: value for name, value in stored.items() if name != "command"})
-    except (KeyError, TypeError) as error:
-        first = str(error.args[0]).partition("since")[0].strip()
-        raise ValueError(
-            f"{folder.path}/config.json is not of this version of the package ({first}); export "
-            "with the version that trained the run."
-        ) from error
-    config.num_devices = 1  # the weights do not depend on how many there were
-    return config
-
-
-def _restore(
-    folder: RunFolder,
-    config: defaults.Config,
-    classifier: Any,
-    distribution: Any,
-    image_shape: Sequence[int],
-) -> training.TrainState:
-    """Return the newest state of the run, on one device."""
-
-    def first_state() -> training.TrainState:
-        return training.init_state(
-            classifier,
-            distribution,
-            # How long the schedules are does not show in the state.
-            build.optimizer(config, total_steps=1, steps_per_epoch=1),
-            build.controller(config, total_steps=1, steps_per_epoch=1),
-            jnp.zeros((1, *image_shape), jnp.uint8),
-            key=jax.random.key(config.seed),
-        )
-
-    place = SingleDeviceSharding(jax.devices()[0])
-    like = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
-        jax.eval_shape(first_state),
-    )
-    with Checkpoints(folder.checkpoints_path, defaults.without_places(config)) as checkpoints:
-        return checkpoints.restore(like)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

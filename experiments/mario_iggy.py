@@ -44,4 +44,5 @@ def get_config(variant: str = "") -> defaults.Config:
         config.train.log_every, config.train.checkpoint_every = 4, 5
         config.evaluation.poses, config.evaluation.density_samples = 6, 50
         config.evaluation.batch_size, config.evaluation.num_samples = 20, 3
+        config.evaluation.straighten_steps = 0
     return config

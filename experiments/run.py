@@ -24,6 +24,7 @@ from experiments.allocator import keep_freed_memory
 from experiments.command_line import UsageError, check_arguments, leave, portable
 from experiments.progress import Progress
 from experiments.run_folder import RunFolder, environment
+from experiments.straighten import straighten
 from flowjax_inv import training
 from flowjax_inv.checkpoints import Checkpoints
 from flowjax_inv.data.batches import batch_indices, steps_per_epoch
@@ -197,6 +198,9 @@ def train_and_evaluate(
         poses_known = data.centres_degrees is not None and densities.turns(transform)
         measure = densities.by_pose if poses_known else densities.on_images
         results, arrays = measure(subject, both["distribution"])
+        if poses_known:
+            more, shown = straighten(subject, both["distribution"], arrays)
+            results, arrays = results | more, arrays | shown
     results |= judge.averaged(classifier, distribution, transform, both, key=state.key)
     results |= {name: float(value) for name, value in measure_epoch().items()}
     alarms = config.alarms

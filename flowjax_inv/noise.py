@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtri
 
-__all__ = ["SPREADS", "SpreadKey", "draw_noise", "split_key"]
+__all__ = ["SPREADS", "SpreadKey", "draw_noise", "repeat_key", "split_key"]
 
 SPREADS = ("independent", "antithetic", "stratified")
 # Draws whose noise can be spread: the inverse of their distribution function.
@@ -37,6 +37,12 @@ class SpreadKey:
 
     key: jax.Array
     spread: str
+
+
+def repeat_key(key: jax.Array, rows: int) -> jax.Array:
+    """Return one key per row, all alike: every density of a batch then draws the same noise."""
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    return jnp.broadcast_to(key if typed else jax.random.wrap_key_data(key), (rows,))
 
 
 def split_key(key: jax.Array | SpreadKey) -> tuple[Any, Any]:

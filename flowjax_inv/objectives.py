@@ -143,6 +143,8 @@ class Objective:
             data then costs, not only what looks like another class (ours; noise-contrastive
             estimation).
         copies: n, sampled views per image.
+        entropy_samples: samples per image beyond the copies that count for the regularizer alone:
+            they are neither warped nor classified, so they cost little and quieten its gradient.
         average: where the views are averaged, see `view_cross_entropy`.
         include_original: add the loss of the untransformed images.
         baseline: of the score function, see `score_function_term`.
@@ -160,6 +162,7 @@ class Objective:
     freeze_classifier: bool = False
     reject_distorted: bool = False
     copies: int = 1
+    entropy_samples: int = 0
     average: Average = "losses"
     include_original: bool = True
     baseline: bool = True

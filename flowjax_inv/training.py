@@ -203,7 +203,7 @@ def make_step(
             each = jax.vmap(lambda key: jax.random.fold_in(key, copy))(keys)
             return density.sample_and_log_prob(seed=each)
 
-        return jax.vmap(one)(jnp.arange(copies))
+        return jax.vmap(one)(jnp.arange(copies + objective.entropy_samples))
 
     def classify(
         params: Params, stats: Params, images: jax.Array, theta: jax.Array, key: jax.Array
@@ -284,7 +284,7 @@ def make_step(
         )
         theta, log_prob = draw(density, row_keys(state, _STREAM_COPIES, batch))
         original, logits, classifier_stats = classify(
-            params["classifier"], stats["classifier"], images, theta, key_dropout
+            params["classifier"], stats["classifier"], images, theta[:copies], key_dropout
         )
         cost = jnp.mean(objective.cost(logits, labels, objective.average))
         cost_original = jnp.zeros(())
@@ -295,13 +295,13 @@ def make_step(
         if not distribution.reparameterized:
             each = jax.vmap(lambda x: objective.cost(x[None], labels, "losses"))(logits)
             score, added = distribution.scored(density, theta, log_prob)
-            loss = loss + score_function_term(
-                each + alpha * added,
-                score,
+            term = functools.partial(
+                score_function_term,
                 baseline=objective.baseline,
                 over_devices=place.mean,
                 devices=place.shards,
             )
+            loss = loss + term(each, score[:copies]) + term(alpha * added, score)
         metrics = {
             "loss": value,
             objective.loss: cost,

@@ -26,6 +26,18 @@ def _shift(images=None, propose=QUARTER, transform: Any = ROTATION, key=KEY, **f
     return mean_shift(propose, transform, images, key=key, **fields)
 
 
+def test_common_noise_brings_all_images_to_one_pose() -> None:
+    """Wide densities of few samples: each image's own noise leaves it off by its own mean."""
+    fields: dict = {"steps": 40, "step_size": 0.5, "num_samples": 10}
+    poses = jnp.linspace(-100.0, 100.0, 9)
+    spread = [
+        np.ptp(poses + 180 * _shift(blobs(poses), common_noise=common, **fields).theta[:, 0])
+        for common in (False, True)
+    ]
+    assert spread[0] > 15
+    assert spread[1] < 2
+
+
 @pytest.mark.parametrize("group", [False, True])
 def test_every_pose_ends_upright(group) -> None:
     """Across the seam too; what a step lacks is the samples' own offset, which all share."""

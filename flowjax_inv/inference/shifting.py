@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from flowjax_inv.inference.averaging import check_images
-from flowjax_inv.noise import SPREADS, SpreadKey
+from flowjax_inv.noise import SPREADS, SpreadKey, repeat_key
 from flowjax_inv.transforms import Transform, wrap
 from flowjax_inv.warps import check_name
 
@@ -92,6 +92,7 @@ def mean_shift(
     group: bool = False,
     fresh_noise: bool = False,
     spread: str = "independent",
+    common_noise: bool = False,
 ) -> Shifted:
     """Move images to where their density is centred: straighten them.
 
@@ -113,8 +114,10 @@ def mean_shift(
             commute, and right in any case.
         fresh_noise: new samples in every step. With the same ones (default) a wide density comes
             to rest; with fresh ones it moves for ever.
+        common_noise: the same noise for every image, so that what the samples are off by is the
+            same for all: to bring images to one pose. Needs densities of this package.
         spread: of the samples, "independent", "antithetic" or "stratified", see
-            `flowjax_inv.noise`; the others need densities of this package.
+            `flowjax_inv.noise`; the last two need densities of this package.
 
     Raises:
         TypeError: if images are not floating point.
@@ -135,6 +138,8 @@ def mean_shift(
 
     def offset(theta: jax.Array, step: jax.Array) -> jax.Array:
         now = jax.random.fold_in(key, step) if fresh_noise else key
+        if common_noise:
+            now = repeat_key(now, images.shape[0])
         seed: Any = now if spread == "independent" else SpreadKey(now, spread)
         density = propose(transform(images, theta))
         drawn = density.sample(seed=seed, sample_shape=(num_samples,))

@@ -23,6 +23,8 @@ RANKS = {
     "centres_degrees": 2,
     "images": 5,
     "views": 6,
+    "straightened_degrees": 3,
+    "straightened": 5,
     "view_index": 1,
     "translation": 4,
     "half_range_degrees": 2,

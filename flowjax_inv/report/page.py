@@ -74,7 +74,11 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
 
 def _sections(run: Run, folder: Path) -> Iterator[Section]:
     """Draw one figure after the other; one that cannot be drawn says why instead."""
-    from flowjax_inv.report import discovery, figures  # matplotlib takes half a second to import
+    from flowjax_inv.report import (
+        discovery,
+        figures,
+        straightened,
+    )  # matplotlib takes half a second to import
 
     folder.mkdir(exist_ok=True)
     evaluation: Mapping[str, np.ndarray] = run.evaluation or {}
@@ -110,6 +114,13 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
             lambda: discovery.sampled_entries(evaluation),
         ),
         views,
+        (
+            "straightened",
+            "Straightening by mean-shift",
+            "Every figure is turned step by step towards where its density is centred. If the "
+            "density moves with the figure, all lines of a class end at one pose.",
+            lambda: straightened.straightened(evaluation),
+        ),
         (
             "translation",
             "Where the picture is moved",
@@ -166,7 +177,7 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
     chosen = [*(poses if tables.poses_known(run.results) else images), curves]
     if not tables.has_density(run.results) and run.evaluation is None:
         chosen = [curves]
-    absent = {"translation", "entries"} - set(evaluation)
+    absent = {"translation", "entries", "straightened"} - set(evaluation)
     if not tables.poses_known(run.results):
         absent |= {"density"} if "rotation_degrees" not in evaluation else set()
         followed = any(key.startswith(ARC_SHARE) for line in run.metrics for key in line)

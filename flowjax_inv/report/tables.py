@@ -33,6 +33,7 @@ __all__ = [
 # Aims for the synthetic sprites, where the truth is known; other data sets have no such aims.
 MAX_OUTSIDE_SHARE = 0.03
 MAX_KOLMOGOROV_DISTANCE = 0.10
+MAX_STRAIGHTENED_DEGREES = 2.0
 MIN_ACCURACY = 0.99
 # Alarms, for every run.
 RUNAWAY_OUTSIDE_SHARE = 0.10
@@ -247,6 +248,11 @@ def _pose_rows(results: Mapping[str, Any]) -> list[Row]:
     if distance is not None:
         name = "Distance of samples to the nearest rotation, relative (median)"
         rows.append(Row(name, fixed(distance, 3)))
+    spread = number(results, "straightened_std_degrees")
+    if spread is not None:
+        target, passed = _at_most(spread, MAX_STRAIGHTENED_DEGREES, as_degrees)
+        name = "Spread of a class's figures after mean-shift (circular deviation)"
+        rows.append(Row(name, as_degrees(spread), target, passed))
     rows += _verdict_rows(results)
     for key, name in (
         ("test_accuracy", "Test accuracy, image as it is"),

@@ -1,0 +1,132 @@
+"""A finished run, rebuilt from its folder: networks, transform and weights; no data set needed."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.sharding import SingleDeviceSharding
+
+from experiments import build, defaults
+from experiments.run_folder import RunFolder
+from flowjax_inv import training
+from flowjax_inv.checkpoints import Checkpoints
+from flowjax_inv.data.pixels import Normalization
+from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.transforms import Transform
+
+__all__ = ["Trained", "load_run"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What a run has trained.
+
+    Attributes:
+        config: of the run.
+        classifier, distribution, transform: as built from it.
+        variables: of both modules, by name.
+        normalization: of stored pixels.
+        class_names: of the logits.
+        image_shape: (H, W, C).
+    """
+
+    config: defaults.Config
+    classifier: nn.Module
+    distribution: ConditionalDistribution
+    transform: Transform
+    variables: Mapping[str, Any]
+    normalization: Normalization
+    class_names: Sequence[str]
+    image_shape: Sequence[int]
+
+    def classify(self, images: jax.Array) -> Any:
+        """Return logits of normalised images (N, H, W, C)."""
+        return self.classifier.apply(self.variables["classifier"], images, train=False)
+
+    def propose(self, images: jax.Array) -> Any:
+        """Return the density of every normalised image (N, H, W, C)."""
+        return self.distribution.apply(self.variables["distribution"], images, train=False)
+
+
+def load_run(workdir: str | Path) -> Trained:
+    """Rebuild the networks of a finished run and restore its newest checkpoint.
+
+    Args:
+        workdir: folder of a finished run.
+
+    Raises:
+        ValueError: if `workdir` holds no finished run, or one of other fields than today's.
+    """
+    if not (Path(workdir) / "config.json").is_file():
+        raise ValueError(f"{workdir} has no config.json; give the folder of a finished run.")
+    folder = RunFolder(workdir)
+    config = _config(folder)
+    results = folder.read_json("results.json") or {}
+    for name in ("class_names", "image_shape"):
+        if name not in results:
+            raise ValueError(
+                f"{workdir} has no results.json with {name}; let the run finish first, by the "
+                "command it was started with."
+            )
+    class_names, image_shape = results["class_names"], results["image_shape"]
+    transform = build.transform(config)
+    classifier = build.network(config, "classifier", classes=len(class_names))
+    distribution = build.distribution(config, transform, classes=len(class_names))
+    state = _restore(folder, config, classifier, distribution, image_shape)
+    variables = {
+        name: {"params": state.params[name], "batch_stats": state.batch_stats[name]}
+        for name in ("classifier", "distribution")
+    }
+    return Trained(
+        config, classifier, distribution, transform, variables, build.normalization(config),
+        class_names, image_shape,
+    )  # fmt: skip
+
+
+def _config(folder: RunFolder) -> defaults.Config:
+    """Return the config that a run stored."""
+    stored: dict[str, Any] = folder.read_json("config.json") or {}
+    config = defaults.get_config()
+    try:
+        config.update({name: value for name, value in stored.items() if name != "command"})
+    except (KeyError, TypeError) as error:
+        first = str(error.args[0]).partition("since")[0].strip()
+        raise ValueError(
+            f"{folder.path}/config.json is not of this version of the package ({first}); take "
+            "the version that trained the run."
+        ) from error
+    config.num_devices = 1  # the weights do not depend on how many there were
+    return config
+
+
+def _restore(
+    folder: RunFolder,
+    config: defaults.Config,
+    classifier: Any,
+    distribution: Any,
+    image_shape: Sequence[int],
+) -> training.TrainState:
+    """Return the newest state of the run, on one device."""
+
+    def first_state() -> training.TrainState:
+        return training.init_state(
+            classifier,
+            distribution,
+            # How long the schedules are does not show in the state.
+            build.optimizer(config, total_steps=1, steps_per_epoch=1),
+            build.controller(config, total_steps=1, steps_per_epoch=1),
+            jnp.zeros((1, *image_shape), jnp.uint8),
+            key=jax.random.key(config.seed),
+        )
+
+    place = SingleDeviceSharding(jax.devices()[0])
+    like = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+        jax.eval_shape(first_state),
+    )
+    with Checkpoints(folder.checkpoints_path, defaults.without_places(config)) as checkpoints:
+        return checkpoints.restore(like)
