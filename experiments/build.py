@@ -184,7 +184,8 @@ def distribution(
     }
     fields |= {name: value for name, value in of_transform.items() if name in declared}
     if "embed" in declared:
-        fields["embed"] = network(config, "embedding", classes=classes)
+        embed = network(config, "embedding", classes=classes)
+        fields["embed"] = networks.CircularMask(embed) if config.embedding.circular_mask else embed
     return cls(**fields)
 
 

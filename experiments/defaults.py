@@ -161,7 +161,10 @@ FIELDS: dict[str, Any] = {
         "align_corners": Field(value=True, about="pixel-centre rule of the warp"),
     },
     "classifier": _network("simple_conv", features=0, width=32),
-    "embedding": _network("simple_conv", features=32, width=8),
+    "embedding": _network("simple_conv", features=32, width=8)
+    | {
+        "circular_mask": Field(value=False, about="it sees the inscribed disc alone"),
+    },
     "distribution": {
         "name": Field(
             "flow",
@@ -235,9 +238,10 @@ FIELDS: dict[str, Any] = {
             value=False, about="in burn-in, evenly distorted images are one more class"
         ),
         "copies": Field(1, "n: views per image", low=1),
-        "entropy_samples": Field(
-            0, "more samples per image, for the regularizer alone: not warped", low=0
+        "equivariance": Field(
+            0.0, "weight of -log g(T - dT; A_dT I): the density moves with its image", low=0
         ),
+        "equivariance_range": Field(1.0, "of dT, share of the box", above=0, high=1),
         "average": Field("losses", "over views", choices=("losses", "logits", "probs")),
         "include_original": Field(
             value=True, about="add the cross-entropy of the untransformed image"

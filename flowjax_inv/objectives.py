@@ -132,6 +132,7 @@ class Objective:
     """How the loss is put together.
 
     loss = L of views [+ L of the original images] + alpha * regularizer
+           [- equivariance * mean log g(T - dT; A_dT I)]
 
     Attributes:
         loss: L, the cross-entropy of labels or the squared error of angles in degrees (regression).
@@ -143,8 +144,11 @@ class Objective:
             data then costs, not only what looks like another class (ours; noise-contrastive
             estimation).
         copies: n, sampled views per image.
-        entropy_samples: samples per image beyond the copies that count for the regularizer alone:
-            they are neither warped nor classified, so they cost little and quieten its gradient.
+        equivariance: weight of the last term, T ~ g(.; I) without gradient, dT evenly from
+            +-`equivariance_range`: it teaches a density to move with its image, by images alone,
+            and so makes `inference.invariance_bound` small. For densities of full support: what
+            lies outside one teaches nothing. For transforms whose order does not matter.
+        equivariance_range: share of the box in (0, 1], how far images are moved.
         average: where the views are averaged, see `view_cross_entropy`.
         include_original: add the loss of the untransformed images.
         baseline: of the score function, see `score_function_term`.
@@ -162,7 +166,8 @@ class Objective:
     freeze_classifier: bool = False
     reject_distorted: bool = False
     copies: int = 1
-    entropy_samples: int = 0
+    equivariance: float = 0.0
+    equivariance_range: float = 1.0
     average: Average = "losses"
     include_original: bool = True
     baseline: bool = True

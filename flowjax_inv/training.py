@@ -16,7 +16,7 @@ from flowjax_inv.data.pixels import Normalization, mirror_at_random
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.objectives import Objective, score_function_term
 from flowjax_inv.placement import Placement
-from flowjax_inv.transforms import Transform
+from flowjax_inv.transforms import Transform, wrap
 
 __all__ = [
     "Controller",
@@ -29,7 +29,8 @@ __all__ = [
 
 # Streams of the run key: fold_in with these constants, then with the step.
 # Streams 2 and 3 are those of the evaluation.
-_STREAM_INIT, _STREAM_COPIES, _STREAM_MIRROR, _STREAM_DROPOUT = 0, 1, 4, 5
+_STREAM_INIT, _STREAM_COPIES, _STREAM_MIRROR, _STREAM_DROPOUT, _STREAM_TURNS = 0, 1, 4, 5, 8
+_LEAST_LOG_PROB = -20.0  # nats, of a sample that the equivariance term finds outside a density
 EDGE = 1e-3  # a coordinate this near to the edge of the box counts as saturated
 
 Params = Mapping[str, Any]
@@ -163,13 +164,20 @@ def make_step(
 
     Raises:
         ValueError: if the distribution's samples carry no gradient and `objective.average` mixes
-            the views: the score function needs a loss per view; when first called, if there are
+            the views: the score function needs a loss per view; if the equivariance term is asked
+            for with transforms whose order matters; when first called, if there are
             chunks and batch norm.
     """
     if not distribution.reparameterized and objective.average != "losses":
         raise ValueError(
             f'average is "{objective.average}"; {type(distribution).__name__} has no gradient '
             'through its samples and wants "losses": one loss per view.'
+        )
+    if objective.equivariance and not transform.commutative:
+        raise ValueError(
+            f"equivariance is {objective.equivariance}, but with {type(transform).__name__}"
+            f"({', '.join(transform.names)}) the order of two transforms matters; take rotations "
+            "alone or translations alone."
         )
     place = placement or Placement()
     copies = objective.copies
@@ -203,7 +211,22 @@ def make_step(
             each = jax.vmap(lambda key: jax.random.fold_in(key, copy))(keys)
             return density.sample_and_log_prob(seed=each)
 
-        return jax.vmap(one)(jnp.arange(copies + objective.entropy_samples))
+        return jax.vmap(one)(jnp.arange(copies))
+
+    def equivariance(
+        propose: Callable[..., Any], images: jax.Array, theta: jax.Array, keys: jax.Array
+    ) -> jax.Array:
+        """Return -mean log g(T - dT; A_dT I), dT drawn evenly per image; T gets no gradient."""
+        reach = objective.equivariance_range
+
+        def draw_one(key: jax.Array) -> jax.Array:
+            return jax.random.uniform(key, (transform.dim,), minval=-reach, maxval=reach)
+
+        delta = jax.vmap(draw_one)(keys)
+        moved, _ = propose(images=transform(images, delta))
+        there = wrap(jax.lax.stop_gradient(theta) - delta, transform.periodic)
+        # Where the density has no mass the logarithm says nothing to it, and must stay finite.
+        return -jnp.mean(jnp.maximum(moved.log_prob(there), _LEAST_LOG_PROB))
 
     def classify(
         params: Params, stats: Params, images: jax.Array, theta: jax.Array, key: jax.Array
@@ -284,24 +307,30 @@ def make_step(
         )
         theta, log_prob = draw(density, row_keys(state, _STREAM_COPIES, batch))
         original, logits, classifier_stats = classify(
-            params["classifier"], stats["classifier"], images, theta[:copies], key_dropout
+            params["classifier"], stats["classifier"], images, theta, key_dropout
         )
         cost = jnp.mean(objective.cost(logits, labels, objective.average))
         cost_original = jnp.zeros(())
         if originals:
             cost_original = jnp.mean(objective.cost(original, labels, "losses"))
         loss = cost + cost_original + alpha * distribution.regularizer(density, log_prob)
+        if objective.equivariance:
+            shared = functools.partial(
+                apply, distribution, params["distribution"], density_stats, key=key_dropout
+            )
+            turn = equivariance(shared, images, theta, row_keys(state, _STREAM_TURNS, batch))
+            loss = loss + objective.equivariance * turn
         value = loss
         if not distribution.reparameterized:
             each = jax.vmap(lambda x: objective.cost(x[None], labels, "losses"))(logits)
             score, added = distribution.scored(density, theta, log_prob)
-            term = functools.partial(
-                score_function_term,
+            loss = loss + score_function_term(
+                each + alpha * added,
+                score,
                 baseline=objective.baseline,
                 over_devices=place.mean,
                 devices=place.shards,
             )
-            loss = loss + term(each, score[:copies]) + term(alpha * added, score)
         metrics = {
             "loss": value,
             objective.loss: cost,

@@ -12,6 +12,7 @@ import pytest
 
 from flowjax_inv.networks import (
     MLP,
+    CircularMask,
     FixupResNet,
     Layer13,
     LeNet,
@@ -288,3 +289,16 @@ def test_mlp_shapes() -> None:
     logits: Any = net.apply(variables, jnp.zeros((3, 5, 4, 2)))
     assert variables["params"]["dense0"]["kernel"].shape == (40, 6)
     assert logits.shape == (3, 4)
+
+
+def test_the_circular_mask_hides_corners_and_nothing_else() -> None:
+    images = jax.random.normal(jax.random.key(0), (2, 9, 13, 3))
+    keep: Any = lambda x, train: x  # noqa: E731
+    masked = CircularMask(keep)
+    seen = np.asarray(masked.apply({}, images))
+    assert (seen[:, 0, 0] == 0).all()
+    assert (seen[:, 4] == images[:, 4]).all()
+    turned = np.asarray(masked.apply({}, jnp.rot90(images, 1, (1, 2))))
+    np.testing.assert_array_equal(turned, np.rot90(seen, 1, (1, 2)))
+    thin = masked.apply({}, images[:, :1])
+    np.testing.assert_array_equal(thin, images[:, :1])

@@ -10,10 +10,12 @@ import numpy as np
 import optax
 import pytest
 from laws_distributions import Pixels
+from poses import blobs, upright
 
 from flowjax_inv import training
 from flowjax_inv.controllers import Constant, EntropyBand
-from flowjax_inv.distributions.box import Identity
+from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.distributions.box import Fixed, Identity
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.networks import MLP, SimpleConv
 from flowjax_inv.objectives import Objective, view_cross_entropy
@@ -30,13 +32,15 @@ def small_flow(dim: int = 1, **fields) -> Flow:
     return Flow(dim=dim, embed=Pixels(), layers=2, width=8, components=2, **fields)
 
 
-def build(classifier=None, distribution=None, controller=None, objective=None, **fields):
+def build(
+    classifier=None, distribution=None, controller=None, objective=None, images=IMAGES, **fields
+):
     classifier = classifier or MLP(3, hidden=(8,))
     distribution = distribution or small_flow()
     controller, objective = controller or Constant(0.3), objective or Objective()
     optimizer = optax.adam(1e-2)
     state = training.init_state(
-        classifier, distribution, optimizer, controller, IMAGES[:4], key=jax.random.key(1)
+        classifier, distribution, optimizer, controller, images[:4], key=jax.random.key(1)
     )
     parts = (classifier, distribution, ROTATION, optimizer, controller, objective)
     return ONE.replicate(state), training.make_step(*parts, placement=ONE, **fields)
@@ -139,6 +143,37 @@ def test_a_regression_is_the_same_step() -> None:
     assert 40 < float(totals["train_error_degrees"]) < 90  # of -90 .. -35 from about 0
 
 
+def test_the_equivariance_term_of_an_even_density_is_its_entropy() -> None:
+    """Whatever is moved how far, log g is -log 2: the loss is more by the weight times log 2."""
+    loss = []
+    for weight in (0.0, 0.7):
+        objective = Objective(equivariance=weight)
+        state, step = build(distribution=Fixed(dim=1), objective=objective)
+        loss.append(float(step(state, IMAGES, LABELS, np.arange(8)).totals["loss"]))
+    np.testing.assert_allclose(loss[1] - loss[0], 0.7 * np.log(2.0), rtol=1e-4)
+
+
+class Upright(ConditionalDistribution):
+    """Half a circle about what rights the image: it moves with its image."""
+
+    def __call__(self, images, *, train=False):
+        return upright(0.5)(images)
+
+
+def test_the_equivariance_term_tells_who_moves_with_the_image() -> None:
+    """log 1 for half the circle that moves along. Still, half of it is lost, at 20 nats each."""
+    images = blobs(jnp.linspace(-180.0, 180.0, 24), size=15)
+    still = Fixed(dim=1, box_low=(-0.5,), box_high=(0.5,))
+    for distribution, expected in ((Upright(dim=1), 0.0), (still, 10.0)):
+        loss = []
+        for weight in (0.0, 1.0):
+            objective = Objective(copies=100, equivariance=weight)
+            state, step = build(distribution=distribution, objective=objective, images=images)
+            loss.append(float(step(state, images, LABELS, np.arange(24)).totals["loss"]))
+        # Standard error of 24 turns: 1.2 (each loses |dT| of its mass).
+        np.testing.assert_allclose(loss[1] - loss[0], expected, atol=0.1 if expected == 0 else 4)
+
+
 def test_identity_trains_the_classifier_on_the_originals() -> None:
     """With the point mass, views are the originals, and alpha multiplies nothing."""
     objective = Objective(include_original=False)
@@ -199,6 +234,14 @@ def test_batch_statistics_are_carried() -> None:
     after = step(state, IMAGES, LABELS, np.arange(8))
     moved = zip(before, jax.tree.leaves(after.batch_stats["classifier"]), strict=True)
     assert all(bool((a != b).any()) for a, b in moved)
+
+
+def test_equivariance_refuses_transforms_whose_order_matters() -> None:
+    parts = (MLP(3), small_flow(3), Affine("rotation_translation"), optax.adam(1e-2), Constant(0.3))
+    with pytest.raises(
+        ValueError, match=r"equivariance is 0.5, but with Affine\(translation_x, .*tr"
+    ):
+        training.make_step(*parts, Objective(equivariance=0.5))
 
 
 def test_samples_without_gradient_refuse_mixed_views() -> None:

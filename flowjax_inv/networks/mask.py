@@ -1,0 +1,28 @@
+"""A mask before a network: what a turned picture's corners would give away is not seen."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+__all__ = ["CircularMask"]
+
+
+class CircularMask(nn.Module):
+    """Show a network the inscribed disc of an image, 0 around it.
+
+    A turned picture has empty corners, by which its angle can be read off; with the mask every
+    picture has.
+
+    Attributes:
+        inner: the network, images (N, H, W, C) -> (N, features).
+    """
+
+    inner: nn.Module
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
+        """Map images (N, H, W, C) to what the network makes of them, (N, features)."""
+        y, x = (jnp.linspace(-1.0, 1.0, size) if size > 1 else jnp.zeros(1)
+                for size in images.shape[1:3])  # fmt: skip
+        disc = x**2 + y[:, None] ** 2 <= 1.0
+        return self.inner(jnp.where(disc[..., None], images, 0.0), train=train)
