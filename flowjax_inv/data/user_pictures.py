@@ -1,0 +1,108 @@
+"""Pictures as users have them, of any size and mode, brought to what a network sees."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ENDINGS", "MOST_PIXELS", "find_pictures", "open_picture", "padded", "warped"]
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+MOST_PIXELS = 50_000_000  # above it a picture is not decoded: a small file may hold a huge one
+
+
+def find_pictures(folder: str | Path) -> list[Path]:
+    """Return the files of a folder that end as pictures do, by name; subfolders are not entered.
+
+    Raises:
+        ValueError: if it is no folder, or holds none.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; give the folder that holds the pictures.")
+    found = sorted(p for p in folder.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
+    if not found:
+        raise ValueError(f"{folder} holds no pictures; want files ending in {', '.join(ENDINGS)}.")
+    return found
+
+
+def open_picture(path: Path, *, channels: int) -> Any:
+    """Open a picture as PIL's "L" (1 channel) or "RGB" (3): turned as its EXIF says, first frame.
+
+    Grey becomes colour by repetition, colour grey by luminance; palettes and CMYK are converted;
+    16-bit grey is scaled to 8; what is transparent shows black.
+
+    Raises:
+        ValueError: if it cannot be decoded or has more than `MOST_PIXELS` pixels.
+    """
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as opened:
+            width, height = opened.size
+            if width * height > MOST_PIXELS:
+                raise ValueError(f"{width}x{height} pixels, more than {MOST_PIXELS:,}")
+            picture = ImageOps.exif_transpose(opened)
+            if picture.mode.startswith(("I", "F")):
+                values = np.asarray(picture, np.float64)
+                top = 65535.0 if values.max() > 255 else 255.0
+                picture = Image.fromarray((values * 255.0 / top).clip(0, 255).astype(np.uint8))
+            if "A" in picture.getbands() or "transparency" in picture.info:
+                picture = picture.convert("RGBA")
+                black = Image.new("RGBA", picture.size, "black")
+                picture = Image.alpha_composite(black, picture)
+            return picture.convert("L" if channels == 1 else "RGB")
+    except Exception as error:  # PIL raises nearly every kind for damaged files
+        what = str(error).replace(str(path), "the file").replace("\n", " ")
+        raise ValueError(f"{path.name} cannot be read ({what})") from error
+
+
+def padded(picture: Any, shape: Sequence[int], fill: Sequence[int]) -> Any:
+    """Put a PIL picture in the middle of the smallest canvas with the aspect of shape (H, W).
+
+    Args:
+        picture: "L" or "RGB".
+        shape: (H, W) of the network's images; a rotation of a canvas of another aspect would
+            shear.
+        fill: intensity around it, 0 to 255, one per channel.
+    """
+    from PIL import Image
+
+    height, width = shape
+    unit = max(picture.width / width, picture.height / height)
+    size = max(round(unit * width), picture.width), max(round(unit * height), picture.height)
+    canvas = Image.new(picture.mode, size, _colour(fill))
+    canvas.paste(picture, ((size[0] - picture.width) // 2, (size[1] - picture.height) // 2))
+    return canvas
+
+
+def warped(picture: Any, matrix: np.ndarray, fill: Sequence[int], *, align_corners: bool) -> Any:
+    """Warp a PIL picture by a matrix (3, 3) of `flowjax_inv.transforms`, bilinearly.
+
+    As `warps.warp`, but of one picture of any size, without compiling for it.
+
+    Args:
+        picture: "L" or "RGB".
+        matrix: output to input, normalised positions.
+        fill: intensity outside, one per channel.
+        align_corners: the pixel-centre rule of the transform.
+    """
+    from PIL import Image
+
+    # PIL counts from the outer edge of the first pixel: centres lie at halves.
+    scale = np.array(picture.size) / 2.0
+    if align_corners:
+        scale = np.maximum(scale - 0.5, 1e-6)
+    to_pixels = np.diag([*scale, 1.0])
+    to_pixels[:2, 2] = np.array(picture.size) / 2.0
+    whole = to_pixels @ np.asarray(matrix, np.float64) @ np.linalg.inv(to_pixels)
+    return picture.transform(
+        picture.size, Image.Transform.AFFINE, whole[:2].ravel().tolist(),
+        resample=Image.Resampling.BILINEAR, fillcolor=_colour(fill),
+    )  # fmt: skip
+
+
+def _colour(fill: Sequence[int]) -> Any:
+    """Return a colour as PIL wants it: a number for one channel, else a tuple."""
+    return int(fill[0]) if len(fill) == 1 else tuple(int(value) for value in fill)
