@@ -2,9 +2,9 @@
 
     python -m experiments.align --workdir=runs/mario_iggy --images=FOLDER --out=FOLDER
 
-Writes to --out, which must be new or empty: every picture straightened, at most 1024 pixels wide, as
-NAME.png; poses.csv, what was done to each; montage.png, some before and after; prototype.png, the
-mean picture before and after. Pictures are turned as their EXIF says, converted to the run's
+Writes to --out, which must be new or empty: every picture straightened, at most 1024 pixels wide,
+as NAME.png; poses.csv, what was done to each; montage.png, some before and after; prototype.png,
+the mean picture before and after. Pictures are turned as their EXIF says, converted to the run's
 channels and put on a canvas of its aspect; what cannot be read is named, and the rest goes on.
 """
 
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workdir", required=True, help="folder of a finished run")
     parser.add_argument("--images", required=True, help="folder of pictures")
     parser.add_argument("--out", required=True, help="folder to be made")
-    parser.add_argument("--steps", type=int, default=50, help="of mean-shift, at most")
+    parser.add_argument("--steps", type=int, default=100, help="of mean-shift, at most")
     parser.add_argument("--num_samples", type=int, default=100, help="per picture and step")
     parser.add_argument("--step_size", type=float, default=0.1, help="share of the mean per step")
     parsed = parser.parse_args(arguments)

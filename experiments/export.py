@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import evaluate
-from experiments.trained import load_run
+from experiments.trained import load_run, read_config
 from flowjax_inv import export
 
 __all__ = ["export_run", "main"]
@@ -34,13 +34,13 @@ def export_run(workdir: str | Path, out: str | Path, *, num_samples: int = 0) ->
         ImportError: without flatbuffers or safetensors.
         ValueError: if `workdir` holds no finished run, or one of other fields than today's.
     """
-    run = load_run(workdir)
-    config = run.config
+    config = read_config(workdir)
     if config.objective.loss != "cross_entropy" or config.objective.reject_distorted:
         raise ValueError(
             f"{workdir} does not end in one probability per class; export a run with "
             "objective.loss=cross_entropy and reject_distorted=False."
         )
+    run = load_run(workdir)
     section, density = config.evaluation, run.distribution.has_density
     path = export.write_predictor(
         out,

@@ -18,7 +18,7 @@ from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.transforms import Transform
 
-__all__ = ["Trained", "load_run"]
+__all__ = ["Trained", "load_run", "read_config"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,10 +61,7 @@ def load_run(workdir: str | Path) -> Trained:
     Raises:
         ValueError: if `workdir` holds no finished run, or one of other fields than today's.
     """
-    if not (Path(workdir) / "config.json").is_file():
-        raise ValueError(f"{workdir} has no config.json; give the folder of a finished run.")
-    folder = RunFolder(workdir)
-    config = _config(folder)
+    config, folder = read_config(workdir), RunFolder(workdir)
     results = folder.read_json("results.json") or {}
     for name in ("class_names", "image_shape"):
         if name not in results:
@@ -87,17 +84,23 @@ def load_run(workdir: str | Path) -> Trained:
     )  # fmt: skip
 
 
-def _config(folder: RunFolder) -> defaults.Config:
-    """Return the config that a run stored."""
-    stored: dict[str, Any] = folder.read_json("config.json") or {}
+def read_config(workdir: str | Path) -> defaults.Config:
+    """Return the config that a run stored.
+
+    Raises:
+        ValueError: if there is none, or one of other fields than today's.
+    """
+    if not (Path(workdir) / "config.json").is_file():
+        raise ValueError(f"{workdir} has no config.json; give the folder of a finished run.")
+    stored: dict[str, Any] = RunFolder(workdir).read_json("config.json") or {}
     config = defaults.get_config()
     try:
         config.update({name: value for name, value in stored.items() if name != "command"})
     except (KeyError, TypeError) as error:
         first = str(error.args[0]).partition("since")[0].strip()
         raise ValueError(
-            f"{folder.path}/config.json is not of this version of the package ({first}); take "
-            "the version that trained the run."
+            f"{workdir}/config.json is not of this version of the package ({first}); take the "
+            "version that trained the run."
         ) from error
     config.num_devices = 1  # the weights do not depend on how many there were
     return config

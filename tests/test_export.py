@@ -495,7 +495,7 @@ def test_runs_that_cannot_be_exported_say_why(run: Path, tmp_path: Path) -> None
             (
                 "config.json",
                 {"sed": 1},
-                'not of this version .*"sed" does not exist.*; export with',
+                'not of this version .*"sed" does not exist.*; take the ver',
             ),
             ("config.json", {"seed": "x"}, "not of this version .*field 'seed'"),
             (

@@ -1,5 +1,6 @@
 """Pictures as users have them, of any size and mode, brought to what a network sees."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,11 @@ def open_picture(path: Path, *, channels: int) -> Any:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as opened:
+        with warnings.catch_warnings():
+            # PIL warns of large pictures; what is too large is refused below.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            file = Image.open(path)
+        with file as opened:
             width, height = opened.size
             if width * height > MOST_PIXELS:
                 raise ValueError(f"{width}x{height} pixels, more than {MOST_PIXELS:,}")

@@ -1,0 +1,88 @@
+"""Pictures of every kind: each read by a stated rule, or refused by name."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from flowjax_inv.data import user_pictures as pictures
+from flowjax_inv.data.user_pictures import find_pictures, open_picture, padded, warped
+from flowjax_inv.transforms import Affine
+
+RED = (200, 30, 40)
+
+
+def _saved(tmp_path, name, picture, **fields):
+    picture.save(tmp_path / name, **fields)
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "CMYK", "L", "LA", "1", "I;16"])
+def test_every_mode_becomes_what_the_network_takes(mode, tmp_path) -> None:
+    plain = Image.new("RGB", (7, 5), (204, 204, 204))
+    if mode == "I;16":
+        picture = Image.fromarray(np.full((5, 7), 204 * 257, np.uint16))
+    else:
+        picture = plain.convert(mode, dither=Image.Dither.NONE)
+    path = _saved(tmp_path, "x.tif" if mode in ("CMYK", "I;16") else "x.png", picture)
+    for channels in (1, 3):
+        read = np.asarray(open_picture(path, channels=channels))
+        assert read.shape == ((5, 7) if channels == 1 else (5, 7, 3))
+        assert read.dtype == np.uint8
+        np.testing.assert_allclose(read, 255 if mode == "1" else 204, atol=2)
+
+
+def test_transparent_shows_black_and_exif_is_followed(tmp_path) -> None:
+    clear = Image.new("RGBA", (4, 4), (*RED, 0))
+    assert not np.asarray(open_picture(_saved(tmp_path, "clear.png", clear), channels=3)).any()
+    lying = Image.new("RGB", (8, 4))
+    lying.paste(RED, (0, 0, 2, 4))
+    exif = lying.getexif()
+    exif[0x0112] = 6  # to be turned a quarter clockwise
+    upright = open_picture(_saved(tmp_path, "lying.png", lying, exif=exif), channels=3)
+    assert upright.size == (4, 8)
+    np.testing.assert_array_equal(np.asarray(upright)[:2], np.broadcast_to(RED, (2, 4, 3)))
+
+
+def test_what_cannot_be_read_is_named(tmp_path, monkeypatch) -> None:
+    (tmp_path / "bad.png").write_bytes(b"nonsense")
+    whole = _saved(tmp_path, "whole.png", Image.effect_noise((40, 40), 50)).read_bytes()
+    (tmp_path / "cut.png").write_bytes(whole[: len(whole) // 2])
+    for name in ("bad.png", "cut.png"):
+        with pytest.raises(ValueError, match=f"^{name} cannot be read") as caught:
+            open_picture(tmp_path / name, channels=3)
+        assert "\n" not in str(caught.value)
+    monkeypatch.setattr(pictures, "MOST_PIXELS", 1_000)
+    with pytest.raises(ValueError, match=r"cannot be read \(40x40 pixels, more than 1,000"):
+        open_picture(tmp_path / "whole.png", channels=3)
+    with pytest.raises(ValueError, match="is no folder; give the folder that holds the pictures"):
+        find_pictures(tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds no pictures; want files ending in .png"):
+        find_pictures(tmp_path / "empty")
+    assert [p.name for p in find_pictures(tmp_path)] == ["bad.png", "cut.png", "whole.png"]
+
+
+def test_the_canvas_has_the_aspect_and_keeps_the_middle() -> None:
+    canvas = padded(Image.new("RGB", (10, 4), RED), (16, 16), [9, 9, 9])
+    assert canvas.size == (10, 10)
+    pixels = np.asarray(canvas)
+    assert (pixels[3:7] == RED).all()
+    assert (pixels[:3] == 9).all()
+    assert padded(Image.new("L", (10, 10)), (8, 16), [0]).size == (20, 10)
+
+
+@pytest.mark.parametrize("align_corners", [True, False])
+def test_a_warp_of_pil_is_ours(align_corners) -> None:
+    y, x = np.mgrid[0:24, 0:24] / 24.0
+    smooth = (120 + 90 * np.sin(5 * x + 2 * y) * np.exp(-4 * (x - 0.5) ** 2)).astype(np.uint8)
+    transform = Affine("rotation_translation", align_corners=align_corners)
+    theta = jnp.array([0.1, -0.05, 0.17])
+    got = warped(
+        Image.fromarray(smooth), np.asarray(transform.matrix(theta)), [0],
+        align_corners=align_corners,
+    )  # fmt: skip
+    expected = transform(jnp.asarray(smooth, jnp.float32)[..., None], theta)[..., 0]
+    inside = np.asarray(transform.valid_mask(theta, 24, 24))
+    inside = inside & np.pad(inside[1:-1, 1:-1], 1)
+    np.testing.assert_allclose(np.asarray(got)[inside], expected[inside], atol=1.5)
