@@ -42,7 +42,7 @@ SATURATED_SHARE = 0.05
 # Keys of a logged step that every method writes as a number: null there means not finite.
 _ALWAYS_LOGGED = ("loss", "cross_entropy", "train_accuracy")
 
-# Units of the coordinates, as `transforms.py` has them; a test compares. Importing that module
+# Units of the coordinates, as `transforms/` has them; a test compares. Importing that module
 # would bring JAX, and results.json holds names only.
 UNITS = {
     "rotation": "degrees",
