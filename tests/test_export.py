@@ -26,7 +26,7 @@ from flowjax_inv.controllers import EntropyBand
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.box import Identity
 from flowjax_inv.distributions.flow import Flow
-from flowjax_inv.inference import make_predict
+from flowjax_inv.inference import make_mean_shift, make_predict
 from flowjax_inv.networks import MLP, SimpleConv
 from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
@@ -126,6 +126,30 @@ def test_a_program_is_make_predict(name: str, rule: dict[str, Any], tmp_path: Pa
             continue
         other = averaged(weights, NORMALIZATION(jnp.asarray(images)), jax.random.key(6))
         assert np.abs(got - other).max() > 1e-4  # so that the law above can fail
+
+
+@pytest.mark.slow
+def test_an_aligner_is_make_mean_shift(tmp_path: Path) -> None:
+    _, flow, transform = parts("turns_spline")
+    weights = variables(*parts("turns_spline")[:2])["distribution"]
+    fields: dict[str, Any] = {"steps": 4, "num_samples": 9, "spread": "stratified"}
+    path = export.write_aligner(
+        tmp_path / "x", flow, transform, weights, image_shape=SHAPE, normalization=NORMALIZATION,
+        common_noise=True, **fields,
+    )  # fmt: skip
+    program = export.load(path)
+    assert program.card["kind"] == "aligner"
+    assert program.card["mean_shift"]["steps"] == 4
+    shift = make_mean_shift(flow, transform, common_noise=True, **fields)
+    for batch in (1, 3):
+        images, key = IMAGES[:batch], jax.random.key(5)
+        got = program(images, key)
+        wanted = shift(weights, NORMALIZATION(jnp.asarray(images)), key)
+        np.testing.assert_allclose(got["theta"], wanted.theta, atol=1e-5)
+        seen = 255 * np.asarray(NORMALIZATION.undo(wanted.images))
+        np.testing.assert_allclose(got["images"], seen, atol=0.6)
+        np.testing.assert_array_equal(got["converged"], wanted.converged)
+    assert np.abs(got["theta"]).max() > 1e-3
 
 
 def test_new_weights_need_no_new_program(folder, tmp_path: Path) -> None:
@@ -464,6 +488,10 @@ def test_a_run_becomes_a_predictor(run: Path, tmp_path: Path, capsys, monkeypatc
     np.testing.assert_allclose(np.sum(probabilities, -1), 1, atol=1e-5)
     for path in out.iterdir():
         assert str(run).encode() not in path.read_bytes()
+    straight = tmp_path / "aligner"
+    assert main([f"--workdir={run}", f"--out={straight}", "--num_samples=2", "--aligner"]) == 0
+    assert export.load(straight).card["outputs"].keys() == {"theta", "images", "converged"}
+    capsys.readouterr()
     assert main([f"--workdir={run}", f"--out={out}"]) == 2
     assert capsys.readouterr().err == (
         f"error: {out} is there already; name a new folder, or remove that one.\n"

@@ -1,4 +1,4 @@
-"""A trained predictor as a folder of files that plain JAX runs, without this package or Flax.
+"""A function and its weights as a folder of files that plain JAX runs, without this package.
 
     program.jax          by jax.export: any batch size; cpu, cuda, rocm and tpu
     weights.safetensors  the weights by dotted names, arguments of the program
@@ -19,19 +19,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export as jax_export
 
-from flowjax_inv.data.pixels import Normalization
-from flowjax_inv.inference import predict
-from flowjax_inv.transforms import Transform
-
-__all__ = ["Program", "load", "with_plain_convolutions", "write", "write_predictor"]
+__all__ = ["CARD", "PLATFORMS", "PROGRAM", "WEIGHTS", "Program", "load", "write"]
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _PACKAGES = ("jax", "jaxlib", "flax")
@@ -70,99 +65,6 @@ class Program:
         return self.call(self.weights, images, jax.random.key_data(key))
 
 
-def write_predictor(
-    folder: str | Path,
-    classifier: nn.Module,
-    distribution: nn.Module,
-    transform: Transform,
-    variables: Mapping[str, Any],
-    *,
-    image_shape: Sequence[int],
-    class_names: Sequence[str],
-    num_samples: int,
-    average: Literal["probs", "logits"] = "probs",
-    include_original: bool = False,
-    max_norm: float | None = None,
-    normalization: Normalization = Normalization(),  # noqa: B008  # frozen
-) -> Path:
-    """Write `inference.predict` for two Linen modules, normalisation of pixels included.
-
-    Args:
-        folder: to be made.
-        classifier, distribution: Linen modules.
-        transform: theta -> views.
-        variables: {"classifier": variables, "distribution": variables}.
-        image_shape: (H, W, C).
-        class_names: one per logit.
-        num_samples, average, include_original, max_norm: as in `inference.predict`.
-        normalization: of stored pixels.
-
-    Returns:
-        The folder. Its program gives {"probabilities": (N, classes) float32}, equal to those of
-        `inference.make_predict` with the same key.
-
-    Raises:
-        FileExistsError: if the folder is there.
-        ImportError: without flatbuffers or safetensors.
-        ValueError: if there are more or fewer names than logits; as `inference.predict`.
-    """
-    classifier = with_plain_convolutions(classifier)
-    distribution = with_plain_convolutions(distribution)
-
-    def applied(module: nn.Module, values: Any) -> Callable[[jax.Array], Any]:
-        return lambda images: module.apply(values, images, train=False)
-
-    def predictor(
-        variables: Mapping[str, Any], images: jax.Array, key: jax.Array
-    ) -> dict[str, jax.Array]:
-        probabilities = predict(
-            applied(classifier, variables["classifier"]),
-            applied(distribution, variables["distribution"]),
-            transform,
-            normalization(images),
-            key=key,
-            num_samples=num_samples,
-            average=average,
-            include_original=include_original,
-            max_norm=max_norm,
-        )
-        if probabilities.shape[-1] != len(class_names):
-            raise ValueError(
-                f"class_names are {len(class_names)}, the classifier's logits "
-                f"{probabilities.shape[-1]}; give one name for each."
-            )
-        return {"probabilities": probabilities}
-
-    about = {
-        "kind": "averaged predictor",
-        "class_names": list(class_names),
-        "normalization": {
-            "mean": list(normalization.mean),
-            "std": list(normalization.std),
-            "about": "inside the program: (images / 255 - mean) / std",
-        },
-        "transform": {
-            "name": type(transform).__name__,
-            "padding": transform.padding,
-            "align_corners": transform.align_corners,
-            "coordinates": list(transform.names),
-            "units": list(transform.units),
-            "half_range": list(transform.half_range),
-            "periodic": list(transform.periodic),
-        },
-        "average": {
-            "over": average,
-            "num_samples": num_samples,
-            "include_original": include_original,
-            "max_norm": max_norm,
-        },
-    }
-    outputs = {"probabilities": "of the classes, in the order of class_names"}
-    return write(
-        folder, predictor, variables, image_shape=image_shape, outputs=outputs, about=about
-    )
-
-
 def write(
     folder: str | Path,
     function: Callable[[Any, jax.Array, jax.Array], dict[str, jax.Array]],
@@ -179,7 +81,7 @@ def write(
     Args:
         folder: to be made.
         function: (variables, images (N, H, W, C) uint8, typed key) -> arrays by name. N is
-            symbolic, at least 1; convolutions must be plain, see `with_plain_convolutions`.
+            symbolic, at least 1; convolutions must be plain: `programs.with_plain_convolutions`.
         variables: pytree of arrays.
         image_shape: (H, W, C).
         outputs: what each array is.
@@ -287,28 +189,6 @@ def load(folder: str | Path) -> Program:
             )
     exported = jax_export.deserialize(bytearray(files[PROGRAM]))
     return Program(card, tensors.load(files[WEIGHTS]), jax.jit(exported.call))
-
-
-def with_plain_convolutions(module: nn.Module) -> nn.Module:
-    """Return a module that computes as this one, by XLA's own convolutions.
-
-    What `conv="auto"` becomes depends on the machine; a program for all of them has one form. Sets
-    the field `conv` to "lax" where a module has it, and in the modules among its fields.
-    """
-
-    def is_module(value: Any) -> bool:
-        return isinstance(value, nn.Module)
-
-    def inner(value: Any) -> Any:
-        return with_plain_convolutions(value) if is_module(value) else value
-
-    fields = {field.name for field in dataclasses.fields(module)} - {"parent", "name"}
-    changes = {
-        name: jax.tree.map(inner, getattr(module, name), is_leaf=is_module) for name in fields
-    }
-    if "conv" in fields:
-        changes["conv"] = "lax"
-    return module.clone(**changes)
 
 
 @contextlib.contextmanager
