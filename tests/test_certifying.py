@@ -41,6 +41,7 @@ def test_a_density_that_turns_with_the_image_loses_almost_nothing() -> None:
     np.testing.assert_array_less(got.bound, 0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("propose", [_fixed, upright(0.25)])
 @pytest.mark.parametrize("turn", [0.05, 0.25, 0.6])
 def test_the_bound_holds(propose, turn) -> None:

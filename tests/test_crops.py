@@ -120,6 +120,7 @@ def test_pictures_that_are_not_square_and_odd_sides() -> None:
     np.testing.assert_allclose(boxes[450 + 1], [-6 / 9, -12 / 13, 24 / 36, 24 / 50], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["score", "gumbel_softmax"])
 def test_draws_follow_the_masses(gradient: str) -> None:
     """Chi-square of 20,000 draws per image at 1e-4; log_prob is the log mass of the drawn crop."""
@@ -315,6 +316,7 @@ def test_samples_lie_in_the_cell_of_their_crop(flow_case: Case) -> None:
     assert sizes.max() <= 1
 
 
+@pytest.mark.slow
 def test_offsets_are_given_the_crop_and_the_image(flow_case: Case) -> None:
     """At the middle of cells of one volume, log density differs between crops and images."""
     density: Any = flow_case.density()

@@ -227,6 +227,7 @@ def test_a_range_always_holds_what_does_nothing(cls: Any) -> None:
     assert float(theta.max()) <= 1
 
 
+@pytest.mark.slow
 def test_an_even_start_gives_every_region_of_the_box_its_share() -> None:
     """About a third of the mass in every third; the couplings start near the identity."""
     for dim in (1, 3):

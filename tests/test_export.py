@@ -423,6 +423,7 @@ def plain(leaf: jax.Array) -> np.ndarray:
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_norm", [False, True], ids=["plain", "batch_norm"])
 @pytest.mark.parametrize("name", ["affine_coupling", "crop_spline"])
 def test_the_train_step_lowers_for_every_platform(name: str, batch_norm: bool) -> None:

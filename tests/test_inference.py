@@ -124,6 +124,7 @@ def test_adaptive_takes_more_views_where_they_differ() -> None:
     np.testing.assert_allclose(got.probabilities, many, atol=4 * 0.012)
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_that_of_the_mean() -> None:
     """Over many keys, means of 20 views deviate by what is reported (within a quarter)."""
 

@@ -196,6 +196,7 @@ NORMALIZED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("norm", "network"), NORMALIZED, ids=lambda c: str(c)[:12])
 def test_batch_norm_updates_in_training_alone(norm: str, network: Any) -> None:
     images = jax.random.normal(jax.random.key(0), (8, 8, 8, 1)) + 3
@@ -245,6 +246,7 @@ def test_statistics_under_pmap_are_those_of_the_whole_batch(norm: str, network: 
         )
 
 
+@pytest.mark.slow
 def test_dropout_removes_whole_maps_by_its_own_key() -> None:
     """The first dropout sees the same maps under every key: each is dropped or divided by 0.7."""
     images = jax.random.normal(jax.random.key(0), (8, 8, 8, 3))

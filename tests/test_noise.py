@@ -28,6 +28,7 @@ def test_spread_samples_follow_their_law(draw, spread) -> None:
     assert stats.kstest(np.asarray(first), LAWS[draw].cdf).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", SPREADS[1:])
 def test_means_vary_less(spread) -> None:
     boxes = UniformBox(jnp.zeros((1, 2)), jnp.zeros((1, 2)))

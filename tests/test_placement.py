@@ -4,6 +4,7 @@ Equal means: after one step parameters within 1e-5 relative (1e-6 absolute) and 
 within 1e-6; after ten steps the loss within 1e-3. Reductions differ in order, so not bit for bit.
 """
 
+import functools
 from typing import Any, Literal, cast
 
 import jax
@@ -73,6 +74,12 @@ def train(
     return state
 
 
+@functools.cache
+def reference(devices: int = 1, **fields: Any) -> training.TrainState:
+    """What several tests compare with, trained once."""
+    return train(devices, **fields)
+
+
 def assert_equal(one: training.TrainState, other: training.TrainState) -> None:
     for part in ("params", "batch_stats", "controller", "totals"):
         a, b = (
@@ -93,21 +100,21 @@ SOME = [s if s[0] == 4 else pytest.param(*s, marks=pytest.mark.slow) for s in SP
 @pytest.mark.parametrize(("devices", "parallel"), SOME)
 def test_one_step_is_the_same_step(devices: int, parallel: str) -> None:
     fields: dict[str, Any] = {"copies": 2, "mirror": True}
-    assert_equal(train(devices, parallel, **fields), train(1, **fields))
+    assert_equal(train(devices, parallel, **fields), reference(1, **fields))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("devices", "parallel"), SPREADS)
 def test_batch_norm_sees_the_whole_batch(devices: int, parallel: str) -> None:
     fields: dict[str, Any] = {"copies": 2, "batch_norm": True}
-    assert_equal(train(devices, parallel, **fields), train(1, **fields))
+    assert_equal(train(devices, parallel, **fields), reference(1, **fields))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["jit", "pmap"])
 def test_the_score_function_sees_the_whole_batch(parallel: str) -> None:
     fields: dict[str, Any] = {"copies": 2, "reparameterized": False}
-    assert_equal(train(4, parallel, **fields), train(1, **fields))
+    assert_equal(train(4, parallel, **fields), reference(1, **fields))
 
 
 @pytest.mark.slow
@@ -128,7 +135,7 @@ def test_samples_do_not_know_the_devices(devices: int, parallel: str) -> None:
 @pytest.mark.parametrize(("devices", "parallel"), [(4, "jit"), (4, "pmap")])
 def test_ten_steps_stay_together(devices: int, parallel: str) -> None:
     fields: dict[str, Any] = {"steps": 10, "batch_norm": True}
-    one, other = train(1, **fields), train(devices, parallel, **fields)
+    one, other = reference(1, **fields), train(devices, parallel, **fields)
     np.testing.assert_allclose(other.totals["loss"], one.totals["loss"], rtol=1e-3)
 
 
@@ -138,7 +145,7 @@ def test_ten_steps_stay_together(devices: int, parallel: str) -> None:
 )
 def test_chunks_of_copies_equal_the_whole(average: str, chunk: int) -> None:
     fields: dict[str, Any] = {"copies": 4, "average": average}
-    assert_equal(train(2, copies_per_chunk=chunk, **fields), train(2, **fields))
+    assert_equal(train(2, copies_per_chunk=chunk, **fields), reference(2, **fields))
 
 
 @pytest.mark.slow

@@ -72,6 +72,7 @@ def test_distances_are_joined_by_method_in_the_order_of_ranges() -> None:
         discovery.distance_against_half_range({"flow": []})
 
 
+@pytest.mark.slow
 def test_a_run_of_discovery_has_its_picture_and_its_rows(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", evaluation=with_entries(), results=FOUND)
     text = page.write_report(run).read_text(encoding="utf-8")

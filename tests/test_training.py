@@ -160,6 +160,7 @@ class Upright(ConditionalDistribution):
         return upright(0.5)(images)
 
 
+@pytest.mark.slow
 def test_the_equivariance_term_tells_who_moves_with_the_image() -> None:
     """log 1 for half the circle that moves along. Still, half of it is lost, at 20 nats each."""
     images = blobs(jnp.linspace(-180.0, 180.0, 24), size=15)
@@ -203,6 +204,7 @@ def test_a_step_compiles_once() -> None:
     assert int(state.step) == 3
 
 
+@pytest.mark.slow
 def test_more_copies_keep_the_first_ones() -> None:
     """The samples of a copy do not depend on how many copies there are."""
     seen = []

@@ -24,11 +24,12 @@ _POSE_COLUMNS = (  # head, name in results.json, factor, decimals
     ("Kolmogorov", "kolmogorov_distance", 1.0, 3),
     ("Wasserstein (°)", "wasserstein_degrees", 1.0, 1),
     ("rotation distance", "rotation_distance", 1.0, 3),
+    ("mean-shift (°)", "straightened_std_degrees", 1.0, 1),
     ("test accuracy (%)", "test_accuracy", 100.0, 1),
     ("averaged accuracy (%)", "test_accuracy_averaged", 100.0, 1),
     ("minutes", "seconds", 1 / 60, 1),
 )
-_ONLY_WHERE_THERE = ("rotation_distance",)
+_ONLY_WHERE_THERE = ("rotation_distance", "straightened_std_degrees")
 _IMAGE_HEADS = (
     "run", "method", "data", "seeds", "paper (%)", "averaged accuracy (%)", "plain accuracy (%)",
     "entropy (nats)", "rotation (°)", "arcs", "minutes", "command",
