@@ -21,6 +21,7 @@ def test_config_differences_name_fields_on_both_sides() -> None:
     assert config_differences(there, there) == []
 
 
+@pytest.mark.slow
 def test_a_state_comes_back_whole(tmp_path: Path) -> None:
     state, step = build()
     state = step(state, IMAGES, LABELS, np.arange(8))

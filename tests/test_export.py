@@ -152,6 +152,7 @@ def test_an_aligner_is_make_mean_shift(tmp_path: Path) -> None:
     assert np.abs(got["theta"]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_new_weights_need_no_new_program(folder, tmp_path: Path) -> None:
     path, averaged, _ = folder
     program = export.load(path)

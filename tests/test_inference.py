@@ -104,6 +104,7 @@ def _turns(half_width: float):
     return propose
 
 
+@pytest.mark.slow
 def test_adaptive_takes_more_views_where_they_differ() -> None:
     """Black pictures look alike however they are turned; the others take more views."""
     images = IMAGES.at[0].set(0.0)
@@ -139,6 +140,7 @@ def test_the_standard_error_is_that_of_the_mean() -> None:
     np.testing.assert_allclose(means.std(0) / np.sqrt((errors**2).mean(0)), 1.0, atol=0.25)
 
 
+@pytest.mark.slow
 def test_any_classifier_will_do() -> None:
     """A callback to the host, as another framework's network would be; NaN stays NaN."""
 

@@ -77,6 +77,7 @@ def test_wasserstein_distance_of_a_turned_and_of_a_narrower_arc(centre: float) -
     np.testing.assert_allclose(distances, [0.0, 20.0, 7.5], atol=1.0)
 
 
+@pytest.mark.slow
 def test_wasserstein_distance_agrees_with_scipy_away_from_the_seam() -> None:
     from scipy import stats
 

@@ -141,6 +141,7 @@ def test_preact_resnet18_starts_as_its_code_says() -> None:
     assert abs(np.std(params["head"]["kernel"]) / 0.01 - 1) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [LeNet(10), Layer13(10, 8)], ids=["lenet", "layer13"])
 def test_pytorchs_uniform_start(network: Any) -> None:
     """Weights and biases fill U(-1/sqrt(fan_in), 1/sqrt(fan_in)), layer by layer."""

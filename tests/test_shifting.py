@@ -111,6 +111,7 @@ def test_group_steps_compose_where_order_matters() -> None:
     np.testing.assert_allclose(composed.theta[0], [0.0, 0.2, 0.5], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_under_jit_vmap_and_on_many_devices() -> None:
     images, fields = blobs(DEGREES), {"steps": 3, "step_size": 0.5}
     expected = _shift(images, **fields)

@@ -83,6 +83,7 @@ def test_the_controller_sees_the_train_entropy() -> None:
     np.testing.assert_allclose(after.controller.entropy, after.totals["entropy"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_frozen_classifier_stays_whatever_its_optimizer_remembers() -> None:
     objective = Objective(freeze_classifier=True)
     classifier = SimpleConv(3, width=4, batch_norm=True)
@@ -229,6 +230,7 @@ def test_more_copies_keep_the_first_ones() -> None:
     assert np.abs(seen[1][:, 0] - seen[1][:, 1]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_batch_statistics_are_carried() -> None:
     net = SimpleConv(3, width=2, batch_norm=True)
     state, step = build(classifier=net)
