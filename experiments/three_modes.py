@@ -25,8 +25,11 @@ def get_config(variant: str = "") -> defaults.Config:
     flow.bijection, flow.base, flow.components = "coupling", "mixture", 30
     flow.layers, flow.width, flow.circular_shift = 4, 32, False
     flow.loc_start, flow.gumbel, flow.temperature = "even", "score", 0.5
-    config.objective.copies, config.objective.burn_in_epochs = 2, 1
-    config.controller.name, config.controller.value = "constant", 0.4
+    # The classifier first, then frozen, as the authors do: one that sees every view as its class
+    # learns to tolerate what lies outside, and the density then blurs and moves with no pose.
+    config.objective.freeze_classifier, config.objective.copies = True, 2
+    config.train.epochs, config.objective.burn_in_epochs = 7, 2
+    config.controller.name, config.controller.value = "constant", 0.6
     if variant == "smoke":
-        config.objective.burn_in_epochs = 0
+        config.train.epochs, config.objective.burn_in_epochs = 2, 1
     return config
