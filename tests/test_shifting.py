@@ -13,7 +13,7 @@ from poses import blobs, pose, upright
 from flowjax_inv.distributions.bases import UniformBox
 from flowjax_inv.distributions.box import Fixed
 from flowjax_inv.inference import density_modes, make_mean_shift, mean_offset, mean_shift
-from flowjax_inv.transforms import Affine, Decoupled
+from flowjax_inv.transforms import Affine, Crop, Decoupled
 
 ROTATION = Affine("rotation")
 DEGREES = jnp.array([-170.0, -95.0, -20.0, 0.0, 40.0, 110.0, 178.0, 60.0])
@@ -109,6 +109,19 @@ def test_group_steps_compose_where_order_matters() -> None:
     np.testing.assert_allclose(summed.theta[0], [0.2, 0.0, 0.5], atol=1e-4)
     np.testing.assert_allclose(composed.theta[0], transform.compose(offset, start), atol=1e-4)
     np.testing.assert_allclose(composed.theta[0], [0.0, 0.2, 0.5], atol=1e-4)
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_a_density_at_the_identity_moves_nothing_even_where_that_is_not_zero(group) -> None:
+    crop = Crop()
+
+    def propose(images: jax.Array) -> distrax.Distribution:
+        loc = jnp.broadcast_to(crop.identity, (images.shape[0], 4))
+        return UniformBox(loc, jnp.full_like(loc, -20.0))
+
+    got = _shift(propose=propose, transform=crop, group=group, steps=3)
+    np.testing.assert_allclose(got.theta, jnp.broadcast_to(crop.identity, (8, 4)), atol=1e-5)
+    assert np.asarray(got.converged).all()
 
 
 @pytest.mark.slow

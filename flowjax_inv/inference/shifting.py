@@ -96,7 +96,8 @@ def mean_shift(
 ) -> Shifted:
     """Move images to where their density is centred: straighten them.
 
-    T_k = T_{k-1} + gamma E[T], T ~ g(.; A_{T_{k-1}}(I)); I itself is warped every time.
+    T_k = T_{k-1} + gamma E[T], T ~ g(.; A_{T_{k-1}}(I)); I itself is warped every time. E[T] is
+    counted from the identity, which crops do not have at 0.
 
     Args:
         propose: images (N, H, W, C) -> distribution with batch (N,), event (d,).
@@ -143,7 +144,7 @@ def mean_shift(
         seed: Any = now if spread == "independent" else SpreadKey(now, spread)
         density = propose(transform(images, theta))
         drawn = density.sample(seed=seed, sample_shape=(num_samples,))
-        return mean_offset(drawn, transform.periodic, bandwidth)
+        return mean_offset(drawn - transform.identity, transform.periodic, bandwidth)
 
     def moves(carry: tuple[Any, ...]) -> jax.Array:
         step, _, _, resting, _ = carry
@@ -153,7 +154,8 @@ def mean_shift(
         step, theta, trajectory, resting, taken = carry
         mean = offset(theta, step)
         resting = resting | (jnp.max(jnp.abs(mean), axis=-1) < tolerance)
-        moved = transform.compose(step_size * mean, theta) if group else theta + step_size * mean
+        part = step_size * mean
+        moved = transform.compose(transform.identity + part, theta) if group else theta + part
         moved = wrap(moved, transform.periodic)
         theta = jnp.where(resting[:, None], theta, moved)
         trajectory = trajectory.at[step + 1].set(theta)
