@@ -63,6 +63,10 @@ def test_known_extremes_tighten_it_and_sampled_ones_lie_inside() -> None:
     np.testing.assert_allclose(high[:, 0], 1.0, atol=1e-6)  # all views look right
     np.testing.assert_allclose(low[:, 0], 1.0, atol=1e-6)
     whole = invariance_bound(_fixed, ROTATION, images, 0.3, key=KEY)
+    each = invariance_bound(upright(0.1), ROTATION, images, 0.3, key=KEY, low=low, high=high)
+    assert each.bound.shape == (5, 2)
+    expected = (high - low) * each.total_variation[:, None]
+    np.testing.assert_allclose(each.bound, expected, atol=1e-6)
     half = invariance_bound(_fixed, ROTATION, images, 0.3, key=KEY, low=0.25, high=0.75)
     np.testing.assert_allclose(half.bound, 0.5 * whole.bound, rtol=1e-5)
 

@@ -18,7 +18,7 @@ _LEAST_SAMPLES = 1_000
 
 
 class InvarianceBound(NamedTuple):
-    """What `invariance_bound` returns, all (N,) but the range's own axes.
+    """What `invariance_bound` returns, (N,) each; both bounds (N, classes) if m and M are.
 
     Attributes:
         bound: (M - m) TV: no averaged probability changes by more.
@@ -60,7 +60,7 @@ def invariance_bound(
         key: PRNG key.
         num_samples: at least 1,000.
         low, high: m and M, the extremes of the classifier's output over both densities' views,
-            (N,) or numbers. Probabilities: 0 and 1, unless more is known for certain;
+            numbers, (N,), or (N, classes). Probabilities: 0 and 1, unless more is known for certain;
             `sampled_extremes` only estimates them.
 
     Raises:
@@ -87,7 +87,8 @@ def invariance_bound(
     if not isinstance(width, Tracer) and bool(jnp.any(width < 0)):
         raise ValueError(f"high={high} is below low={low}; want the larger extreme in high.")
     error = jnp.std(lost, axis=0, ddof=1) / jnp.sqrt(num_samples)
-    return InvarianceBound(width * variation, 2.0 * width * variation, variation, error)
+    bound = width * (variation[:, None] if width.ndim == 2 else variation)
+    return InvarianceBound(bound, 2.0 * bound, variation, error)
 
 
 def sampled_extremes(

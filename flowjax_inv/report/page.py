@@ -74,11 +74,8 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
 
 def _sections(run: Run, folder: Path) -> Iterator[Section]:
     """Draw one figure after the other; one that cannot be drawn says why instead."""
-    from flowjax_inv.report import (
-        discovery,
-        figures,
-        straightened,
-    )  # matplotlib takes half a second to import
+    # Here, because matplotlib takes half a second to import.
+    from flowjax_inv.report import discovery, figures, straightened
 
     folder.mkdir(exist_ok=True)
     evaluation: Mapping[str, np.ndarray] = run.evaluation or {}
