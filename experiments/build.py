@@ -184,9 +184,18 @@ def distribution(
     }
     fields |= {name: value for name, value in of_transform.items() if name in declared}
     if "embed" in declared:
-        embed = network(config, "embedding", classes=classes)
-        fields["embed"] = networks.CircularMask(embed) if config.embedding.circular_mask else embed
+        fields["embed"] = _embedding(config, classes)
     return cls(**fields)
+
+
+def _embedding(config: Config, classes: int) -> nn.Module:
+    """Return the network of `config.embedding` behind what it is shown."""
+    section, embed = config.embedding, network(config, "embedding", classes=classes)
+    if section.shrink > 1:
+        embed = networks.Shrunk(embed, section.shrink)
+    if section.quarter_turns:
+        embed = networks.QuarterTurns(embed)
+    return networks.CircularMask(embed) if section.circular_mask else embed
 
 
 def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> Controller:
@@ -212,11 +221,24 @@ def objective(config: Config, chosen: ConditionalDistribution) -> Objective:
 def optimizer(
     config: Config, *, total_steps: int, steps_per_epoch: int
 ) -> optax.GradientTransformation:
-    """Return the two optimizers of `config.optimizer`, each with its schedule and weight decay."""
+    """Return the two optimizers of `config.optimizer`, each with its schedule and weight decay.
 
-    def one(section: Config) -> optax.GradientTransformation:
+    With a pose likelihood two trainings follow each other, and each has a schedule of its own.
+    """
+    first = config.objective.burn_in_epochs * steps_per_epoch
+
+    def schedule(name: str) -> optax.Schedule:
+        section = config.optimizer[name]
+        if not config.objective.pose_likelihood:
+            return _rate(section, total_steps, steps_per_epoch)
+        if name == "classifier":
+            return _rate(section, first, steps_per_epoch)
+        rate = _rate(section, total_steps - first, steps_per_epoch)
+        return optax.join_schedules([optax.constant_schedule(0.0), rate], [first])
+
+    def one(name: str) -> optax.GradientTransformation:
+        section, rate = config.optimizer[name], schedule(name)
         decayed = None if section.decay_all else _kernels
-        rate = _rate(section, total_steps, steps_per_epoch)
         parts = [optax.clip_by_global_norm(section.clip_norm)] if section.clip_norm else []
         if section.name == "adamw":
             parts.append(optax.adamw(rate, weight_decay=section.weight_decay, mask=decayed))
@@ -233,7 +255,7 @@ def optimizer(
 
     names = ("classifier", "distribution")
     return optax.multi_transform(
-        {name: one(config.optimizer[name]) for name in names}, {name: name for name in names}
+        {name: one(name) for name in names}, {name: name for name in names}
     )
 
 

@@ -164,6 +164,8 @@ FIELDS: dict[str, Any] = {
     "embedding": _network("simple_conv", features=32, width=8)
     | {
         "circular_mask": Field(value=False, about="it sees the inscribed disc alone"),
+        "quarter_turns": Field(value=False, about="it sees the four quarter turns one by one"),
+        "shrink": Field(1, "pixels of a side that become one before it", low=1),
     },
     "distribution": {
         "name": Field(
@@ -242,6 +244,9 @@ FIELDS: dict[str, Any] = {
             0.0, "weight of -log g(T - dT; A_dT I): the density moves with its image", low=0
         ),
         "equivariance_range": Field(1.0, "of dT, share of the box", above=0, high=1),
+        "pose_likelihood": Field(
+            value=False, about="after burn-in the density learns poses from images alone"
+        ),
         "average": Field("losses", "over views", choices=("losses", "logits", "probs")),
         "include_original": Field(
             value=True, about="add the cross-entropy of the untransformed image"
@@ -393,7 +398,7 @@ def check(config: Config) -> None:
             f"config.objective.burn_in_epochs is {burn_in} of config.train.epochs={epochs}; "
             "leave at least one epoch for the density."
         )
-    for name in ("freeze_classifier", "reject_distorted"):
+    for name in ("freeze_classifier", "pose_likelihood", "reject_distorted"):
         if values[f"objective.{name}"] and not burn_in:
             raise ValueError(
                 f"config.objective.{name} is True with burn_in_epochs=0: the classifier would "

@@ -149,6 +149,10 @@ class Objective:
             and so makes `inference.invariance_bound` small. For densities of full support: what
             lies outside one teaches nothing. For transforms whose order does not matter.
         equivariance_range: share of the box in (0, 1], how far images are moved.
+        pose_likelihood: after burn-in the density learns from images alone, taken as upright:
+            loss = -mean log g(-dT; A_dT I), dT as above. No label, no view and no alpha is in it,
+            and the classifier stays as it is. The optimum, the posterior of the pose under even
+            dT, moves with its image exactly where dT goes round a circle (ours).
         average: where the views are averaged, see `view_cross_entropy`.
         include_original: add the loss of the untransformed images.
         baseline: of the score function, see `score_function_term`.
@@ -158,7 +162,7 @@ class Objective:
         chunk_statistics: allow chunks with batch norm, whose statistics are then a chunk's own.
 
     Raises:
-        ValueError: if chunks do not divide the copies.
+        ValueError: if chunks do not divide the copies, or a pose likelihood has other terms.
     """
 
     loss: Loss = "cross_entropy"
@@ -168,6 +172,7 @@ class Objective:
     copies: int = 1
     equivariance: float = 0.0
     equivariance_range: float = 1.0
+    pose_likelihood: bool = False
     average: Average = "losses"
     include_original: bool = True
     baseline: bool = True
@@ -180,6 +185,11 @@ class Objective:
             raise ValueError(
                 f"copies_per_chunk is {self.copies_per_chunk} of {self.copies} copies; take a "
                 "divisor, or 0 for all at once."
+            )
+        if self.pose_likelihood and self.equivariance:
+            raise ValueError(
+                f"equivariance is {self.equivariance} with pose_likelihood=True, which asks for it "
+                "by itself; set it to 0."
             )
 
     @property

@@ -164,25 +164,31 @@ def make_step(
 
     Raises:
         ValueError: if the distribution's samples carry no gradient and `objective.average` mixes
-            the views: the score function needs a loss per view; if the equivariance term is asked
-            for with transforms whose order matters; when first called, if there are
-            chunks and batch norm.
+            the views: the score function needs a loss per view; if the equivariance term or the
+            pose likelihood is asked for with transforms whose order matters, or the latter of
+            what has no density; when first called, if there are chunks and batch norm.
     """
     if not distribution.reparameterized and objective.average != "losses":
         raise ValueError(
             f'average is "{objective.average}"; {type(distribution).__name__} has no gradient '
             'through its samples and wants "losses": one loss per view.'
         )
-    if objective.equivariance and not transform.commutative:
+    if (objective.equivariance or objective.pose_likelihood) and not transform.commutative:
+        term = "pose_likelihood" if objective.pose_likelihood else "equivariance"
         raise ValueError(
-            f"equivariance is {objective.equivariance}, but with {type(transform).__name__}"
+            f"{term} is {getattr(objective, term)}, but with {type(transform).__name__}"
             f"({', '.join(transform.names)}) the order of two transforms matters; take rotations "
             "alone or translations alone."
+        )
+    if objective.pose_likelihood and not distribution.has_density:
+        raise ValueError(
+            f"pose_likelihood is True, but {type(distribution).__name__} has no density; take "
+            "another distribution."
         )
     place = placement or Placement()
     copies = objective.copies
     chunk = objective.copies_per_chunk or copies
-    frozen = objective.freeze_classifier and not burn_in
+    frozen = (objective.freeze_classifier or objective.pose_likelihood) and not burn_in
     originals = int(objective.include_original and not frozen)
 
     def apply(
@@ -215,18 +221,22 @@ def make_step(
 
     def equivariance(
         propose: Callable[..., Any], images: jax.Array, theta: jax.Array, keys: jax.Array
-    ) -> jax.Array:
-        """Return -mean log g(T - dT; A_dT I), dT drawn evenly per image; T gets no gradient."""
+    ) -> tuple[jax.Array, Any, Params]:
+        """Return -mean log g(T - dT; A_dT I), g(.; A_dT I) and its statistics.
+
+        dT is drawn evenly per image; T gets no gradient.
+        """
         reach = objective.equivariance_range
 
         def draw_one(key: jax.Array) -> jax.Array:
             return jax.random.uniform(key, (transform.dim,), minval=-reach, maxval=reach)
 
         delta = jax.vmap(draw_one)(keys)
-        moved, _ = propose(images=transform(images, delta))
+        moved, stats = propose(images=transform(images, delta))
         there = wrap(jax.lax.stop_gradient(theta) - delta, transform.periodic)
         # Where the density has no mass the logarithm says nothing to it, and must stay finite.
-        return -jnp.mean(jnp.maximum(moved.log_prob(there), _LEAST_LOG_PROB))
+        cost = -jnp.mean(jnp.maximum(moved.log_prob(there), _LEAST_LOG_PROB))
+        return cost, moved, stats
 
     def classify(
         params: Params, stats: Params, images: jax.Array, theta: jax.Array, key: jax.Array
@@ -299,6 +309,30 @@ def make_step(
             }
             return cost, (metrics, {**stats, "classifier": classifier_stats})
 
+        if objective.pose_likelihood:
+            propose = functools.partial(
+                apply,
+                distribution,
+                params["distribution"],
+                stats["distribution"],
+                key=key_dropout,
+            )
+            upright = jnp.broadcast_to(transform.identity, (1, batch, transform.dim))
+            turns = row_keys(state, _STREAM_TURNS, batch)
+            cost, density, density_stats = equivariance(propose, images, upright, turns)
+            theta, log_prob = draw(density, row_keys(state, _STREAM_COPIES, batch))
+            nothing = jnp.full((), jnp.nan)  # no view is classified
+            metrics = {
+                "loss": cost,
+                objective.loss: nothing,
+                f"{objective.loss}_original": nothing,
+                f"train_{objective.score_name}": nothing,
+                "entropy": -jnp.mean(log_prob),
+                "alpha": jnp.zeros(()),
+                "saturated_share": edge_share(theta, transform.periodic, distribution.discrete),
+            }
+            return cost, (metrics, {**stats, "distribution": density_stats})
+
         if frozen:
             params = {**params, "classifier": jax.lax.stop_gradient(params["classifier"])}
         alpha = controller.alpha(state.controller)
@@ -318,7 +352,7 @@ def make_step(
             shared = functools.partial(
                 apply, distribution, params["distribution"], density_stats, key=key_dropout
             )
-            turn = equivariance(shared, images, theta, row_keys(state, _STREAM_TURNS, batch))
+            turn, _, _ = equivariance(shared, images, theta, row_keys(state, _STREAM_TURNS, batch))
             loss = loss + objective.equivariance * turn
         value = loss
         if not distribution.reparameterized:

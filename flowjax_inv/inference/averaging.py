@@ -15,6 +15,7 @@ __all__ = [
     "Adaptive",
     "average_views",
     "check_images",
+    "check_logits",
     "make_predict",
     "predict",
     "predict_adaptive",
@@ -106,12 +107,17 @@ def _classified(classify: Callable[[jax.Array], jax.Array], images: jax.Array) -
             "classify() cannot be traced: it wants NumPy arrays; wrap it in jax.pure_callback, or "
             "call this function outside jit."
         ) from None
+    check_logits(logits, images)
+    return logits
+
+
+def check_logits(logits: Any, images: jax.Array) -> None:
+    """Refuse what is no logits (N, classes) of images (N, H, W, C)."""
     if logits.ndim != 2 or logits.shape[0] != images.shape[0]:
         raise ValueError(
-            f"classify() made {logits.shape} of images {images.shape}; want one row of logits for "
-            "each."
+            f"classify() made {tuple(logits.shape)} of images {images.shape}; want one row of "
+            "logits for each."
         )
-    return logits
 
 
 def average_views(logits: jax.Array, average: Literal["probs", "logits"]) -> jax.Array:

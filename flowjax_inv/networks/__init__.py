@@ -7,7 +7,7 @@ chooses how convolutions are computed, see `flowjax_inv.convolutions`. A new net
 here and one line in `experiments/build.py`.
 """
 
-from flowjax_inv.networks.mask import CircularMask
+from flowjax_inv.networks.inputs import CircularMask, QuarterTurns, Shrunk
 from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
 from flowjax_inv.networks.pooling import max_pool_2x2
 from flowjax_inv.networks.residual import FixupResNet, PreActResNet18
@@ -19,6 +19,8 @@ __all__ = [
     "Layer13",
     "LeNet",
     "PreActResNet18",
+    "QuarterTurns",
+    "Shrunk",
     "SimpleConv",
     "max_pool_2x2",
 ]

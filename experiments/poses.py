@@ -1,0 +1,44 @@
+"""A frozen classifier of upright images, and the pose of every image: which way is up?
+
+    python -m flowjax_inv.data prepare cifar10 --from FOLDER_OF_THE_ARCHIVES
+    python -m experiments.run --config=experiments/poses.py --workdir=runs/poses
+    python -m experiments.robustness --workdir=runs/poses
+
+The classifier learns as in cifar10.py:cpu, without a view, and then stays as it is. The density
+learns from the images alone, taken as upright and turned by any angle: -log g(-dT; A_dT I). 5,000
+training images stay out of both, for the gate.
+
+Variants: none, CIFAR-10 on two cores; `:mnist`, MNIST's digits; `:smoke`, to see that it runs.
+"""
+
+from experiments import cifar10, defaults, mnist, recipes
+
+
+def get_config(variant: str = "") -> defaults.Config:
+    """Return the config of a variant: "", "mnist" or "smoke"."""
+    recipes.check_variant(variant, ("mnist", "smoke"))
+    config = (mnist if variant == "mnist" else cifar10).get_config("cpu")
+    config.paper = ""
+    config.transform.subgroup = "rotation"
+    config.data.choice, config.data.train_size = "first", 45_000
+    config.objective.pose_likelihood = True
+    config.objective.burn_in_epochs, config.train.epochs = 6, 18
+    # Many modes: an aeroplane has none that it must be in. They start all round the circle.
+    flow = config.distribution
+    flow.components, flow.loc_start, flow.gumbel, flow.layers = 30, "even", "score", 4
+    flow.width, flow.temperature = 32, 0.5
+    config.objective.average = "losses"
+    # Empty corners would give the angle away.
+    config.embedding.circular_mask, config.embedding.batch_norm = True, True
+    config.embedding.quarter_turns, config.embedding.shrink = True, 2
+    config.embedding.width, config.embedding.features = 16, 24
+    density = config.optimizer.distribution
+    density.name, density.learning_rate, density.weight_decay = "adamw", 4e-3, 1e-4
+    density.warmup_steps = 100
+    if variant == "mnist":
+        config.data.train_size = 55_000
+        config.objective.burn_in_epochs, config.train.epochs = 4, 10
+    if variant == "smoke":
+        recipes.smoke(config)
+        config.objective.burn_in_epochs = 1
+    return config

@@ -1,0 +1,233 @@
+"""A frozen classifier that turns pictures back, and promises to leave upright ones alone.
+
+It works on the host, not under `jit`: what is left alone costs one call of the classifier, which
+may be any function, traceable or not.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import distrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from flowjax_inv import transforms
+from flowjax_inv.inference.averaging import check_images, check_logits
+from flowjax_inv.inference.contracts import Contract, fit_gate
+from flowjax_inv.transforms import Transform
+from flowjax_inv.warps import check_name
+
+__all__ = ["ACTS", "Answer", "Wrapped", "off_pose_score", "wrap"]
+
+ACTS = ("averaged", "aligned")
+_DRAWS = 100  # samples that scores, and the most likely theta, are taken from
+
+
+def off_pose_score(theta: jax.Array, transform: Transform, *, radius: float = 0.125) -> jax.Array:
+    """Share of a density's samples that would move the image: how sure it is that it is off-pose.
+
+    Args:
+        theta: (S, N, d) samples.
+        transform: whose identity and circles count.
+        radius: box units; what lies within it, in every coordinate, leaves the image as it is. Of
+            a rotation, 0.125 is 22.5 degrees.
+
+    Returns:
+        (N,) in [0, 1].
+    """
+    distance = jnp.abs(transforms.wrap(theta - transform.identity, transform.periodic))
+    return jnp.mean(jnp.max(distance, axis=-1) > radius, axis=0)
+
+
+class Answer(NamedTuple):
+    """What a wrapped classifier says of N images.
+
+    Attributes:
+        prediction: (N,) int, the class; -1 where it abstained.
+        action: (N,) of "left alone", "averaged", "aligned", and "abstained" where the classifier's
+            output is not finite.
+        theta: (N, d), box units: of images acted on, the most likely sample of their density; the
+            identity for the others.
+        score: (N,), see `off_pose_score`.
+        probabilities: (N, classes).
+    """
+
+    prediction: np.ndarray
+    action: np.ndarray
+    theta: np.ndarray
+    score: np.ndarray
+    probabilities: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapped:
+    """A classifier behind a gate, made by `wrap`; call it with images and a key.
+
+    Attributes:
+        classify: images (M, H, W, C) -> logits (M, classes).
+        draw: images, key -> theta (K, N, d) to look at, score (N,), most likely theta (N, d).
+        transform: images, theta -> views.
+        act: "averaged" or "aligned".
+        batch_size: images at a time.
+        contract: the gate and its promise; None: every image is acted on.
+    """
+
+    classify: Callable[[jax.Array], Any]
+    draw: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
+    transform: Transform
+    act: Literal["averaged", "aligned"]
+    batch_size: int
+    contract: Contract | None
+
+    def __call__(self, images: jax.Array, *, key: jax.Array) -> Answer:
+        """Classify images (N, H, W, C), acting on those above the gate.
+
+        Raises:
+            TypeError: if images are not floating point.
+            ValueError: if images are not (N, H, W, C), or the classifier makes no logits of them.
+        """
+        check_images(images)
+        looks, score, likely = self._drawn(images, key)
+        acts = np.ones(len(images), bool) if self.contract is None else score > self.contract.gate
+        parts = {
+            False: self._probabilities(images, None, np.flatnonzero(~acts)),
+            True: self._probabilities(images, looks, np.flatnonzero(acts)),
+        }
+        classes = max(part.shape[1] for part in parts.values())
+        probabilities = np.zeros((len(images), classes), np.float32)
+        for which, part in parts.items():
+            if len(part):
+                probabilities[acts == which] = part
+        lost = ~np.all(np.isfinite(probabilities), axis=-1)
+        best = np.argmax(np.where(lost[:, None], 0.0, probabilities), axis=-1)
+        return Answer(
+            prediction=np.where(lost, -1, best),
+            action=np.where(lost, "abstained", np.where(acts, self.act, "left alone")),
+            theta=np.where((acts & ~lost)[:, None], likely, np.asarray(self.transform.identity)),
+            score=score,
+            probabilities=probabilities,
+        )
+
+    def _drawn(self, images: jax.Array, key: jax.Array) -> tuple[np.ndarray, ...]:
+        """Return theta (K, N, d), score (N,) and most likely theta (N, d), batch by batch."""
+        parts = [
+            self.draw(jnp.asarray(images)[rows], jax.random.fold_in(key, number))
+            for number, rows in enumerate(_batches(np.arange(len(images)), self.batch_size))
+        ]
+        joined = zip(*parts, strict=True)
+        looks, score, likely = (
+            np.concatenate([np.asarray(part) for part in each], axis=axis)
+            for each, axis in zip(joined, (1, 0, 0), strict=True)
+        )
+        count = len(images)
+        return looks[:, :count], score[:count], likely[:count]
+
+    def _probabilities(
+        self, images: jax.Array, theta: np.ndarray | None, index: np.ndarray
+    ) -> np.ndarray:
+        """Return probabilities (len(index), classes), averaged over theta (K, N, d) if given."""
+        found = [np.zeros((0, 0), np.float32)]
+        for rows in _batches(index, self.batch_size):
+            seen = jnp.asarray(images)[rows]
+            if theta is not None:
+                seen = _views(self.transform, seen, jnp.asarray(theta[:, rows]))
+            flat = seen.reshape(-1, *images.shape[1:])
+            logits: Any = self.classify(flat)
+            check_logits(logits, flat)
+            chances = jax.nn.softmax(jnp.asarray(np.asarray(logits)))
+            found.append(np.asarray(chances).reshape(-1, len(rows), chances.shape[-1]).mean(0))
+        return np.concatenate(found[1:])[: len(index)] if len(index) else found[0]
+
+
+@functools.partial(jax.jit, static_argnames="transform")
+def _views(transform: Transform, images: jax.Array, theta: jax.Array) -> jax.Array:
+    return transform(images, theta)
+
+
+def _batches(index: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """Cut an index into batches of one size, a power of two at most; the last row is repeated."""
+    if not len(index):
+        return []
+    size = min(batch_size, 1 << (len(index) - 1).bit_length())
+    starts = range(0, len(index), size)
+    return [index[np.minimum(np.arange(s, s + size), len(index) - 1)] for s in starts]
+
+
+def wrap(
+    classify: Callable[[jax.Array], Any],
+    propose: Callable[[jax.Array], distrax.Distribution],
+    transform: Transform,
+    calibration_images: jax.Array,
+    *,
+    key: jax.Array,
+    max_clean_loss: float | None = 0.01,
+    confidence: float = 0.95,
+    act: Literal["averaged", "aligned"] = "averaged",
+    num_samples: int = 20,
+    radius: float = 0.125,
+    batch_size: int = 256,
+) -> Wrapped:
+    """Put a density and a gate before a frozen classifier.
+
+    An image whose density says that it is off-pose (`off_pose_score` above the gate) is predicted
+    from views by its density, any other as it is. With probability `confidence` over calibration
+    sets, of upright images like those at most the share `max_clean_loss` gets another prediction
+    than without; so the accuracy on them falls by no more.
+
+    Args:
+        classify: images (M, H, W, C) -> logits (M, classes); any function, traced or not.
+        propose: images (N, H, W, C) -> distribution with batch (N,), event (d,).
+        transform: images, theta -> views.
+        calibration_images: (N, H, W, C) float, upright, seen in no training.
+        key: PRNG key, of the calibration.
+        max_clean_loss: in (0, 1). None: no gate and no promise; every image is acted on.
+        confidence: in (0, 1).
+        act: "averaged", the mean of probabilities over `num_samples` samples; "aligned", the view
+            by the most likely of 100 samples, one call of the classifier.
+        num_samples: in 1 .. 100.
+        radius: of `off_pose_score`.
+        batch_size: images at a time; the classifier is called with as many, or with num_samples
+            times as many.
+
+    Raises:
+        TypeError: if images are not floating point.
+        ValueError: for numbers or names out of range; if the calibration images are too few for
+            what is asked; if the classifier's output on them is not finite.
+    """
+    check_images(calibration_images)
+    check_name("act", act, ACTS)
+    if not 1 <= num_samples <= _DRAWS or batch_size < 1 or not radius > 0:
+        raise ValueError(
+            f"num_samples={num_samples}, batch_size={batch_size}, radius={radius}; want 1 to "
+            f"{_DRAWS} samples, batches of at least 1 and a radius above 0."
+        )
+
+    @jax.jit
+    def draw(images: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        theta, log_prob = propose(images).sample_and_log_prob(seed=key, sample_shape=(_DRAWS,))
+        best = jnp.argmax(log_prob, axis=0)
+        likely = jnp.take_along_axis(theta, best[None, :, None], axis=0)
+        looks = likely if act == "aligned" else theta[:num_samples]
+        return looks, off_pose_score(theta, transform, radius=radius), likely[0]
+
+    open_gate = Wrapped(classify, draw, transform, act, batch_size, None)
+    if max_clean_loss is None:
+        return open_gate
+    everything = Contract(-1.0, max_clean_loss, confidence, 0, 0, 1.0)
+    nothing = dataclasses.replace(everything, gate=1.0)
+    acted, plain = (
+        dataclasses.replace(open_gate, contract=contract)(calibration_images, key=key)
+        for contract in (everything, nothing)
+    )
+    lost = int(np.sum(plain.action == "abstained"))
+    if lost:
+        raise ValueError(
+            f"classify() gave numbers that are not finite for {lost} of {len(plain.action)} "
+            "calibration images; mend it, or leave them out."
+        )
+    changes = acted.prediction != plain.prediction
+    contract = fit_gate(plain.score, changes, max_clean_loss=max_clean_loss, confidence=confidence)
+    return dataclasses.replace(open_gate, contract=contract)
