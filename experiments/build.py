@@ -17,7 +17,7 @@ import optax
 
 from experiments.defaults import FIELDS, Config, did_you_mean
 from flowjax_inv import controllers, networks, transforms
-from flowjax_inv.data import sprites, stored, variants
+from flowjax_inv.data import digits, sprites, stored, user_pictures, variants
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
@@ -55,6 +55,7 @@ NETWORKS = {
     "fixup_resnet": networks.FixupResNet,
     "layer13": networks.Layer13,
     "preact_resnet18": networks.PreActResNet18,
+    "outside": networks.Outside,
 }
 TRANSFORMS = {
     "affine": transforms.Affine,
@@ -85,8 +86,28 @@ def _mario_iggy(section: Config) -> DataSet:
     return sprites.mario_iggy(sprites=sprites.load_sprites(section.sprites), **fields)
 
 
+def _pictures(section: Config) -> DataSet:
+    return user_pictures.picture_set(
+        section.dir,
+        size=section.size,
+        channels=section.channels,
+        train_size=section.train_size,
+        seed=section.seed,
+    )
+
+
+def _printed_digits(section: Config) -> DataSet:
+    return digits.printed_digits(
+        train_size=section.train_size, test_size=section.test_size, seed=section.seed
+    )
+
+
 # What is not here is looked for among the prepared sets.
-SETS: dict[str, Callable[[Config], DataSet]] = {"mario_iggy": _mario_iggy}
+SETS: dict[str, Callable[[Config], DataSet]] = {
+    "mario_iggy": _mario_iggy,
+    "pictures": _pictures,
+    "printed_digits": _printed_digits,
+}
 
 
 _VARIANTS = ("classes", "validation_size", "long_tail", "choice", "repeats", "rotated_degrees",

@@ -74,7 +74,9 @@ class Field:
         )
 
 
-_NETWORKS = ("simple_conv", "mlp", "lenet", "fixup_resnet", "layer13", "preact_resnet18")
+_NETWORKS = (
+    "simple_conv", "mlp", "lenet", "fixup_resnet", "layer13", "preact_resnet18", "outside",
+)  # fmt: skip
 
 
 def _network(name: str, features: int, width: int) -> dict[str, Field]:
@@ -86,6 +88,7 @@ def _network(name: str, features: int, width: int) -> dict[str, Field]:
         "hidden": Field((256, 256), "widths of an MLP's hidden layers", low=1),
         "activation": Field("", "empty: the network's own", choices=("", "relu", "tanh")),
         "conv": Field("auto", "how convolutions run", choices=("auto", "lax", "patches")),
+        "function": Field("", "of outside: MODULE:FUNCTION, images to logits, frozen"),
     }
 
 
@@ -113,8 +116,14 @@ FIELDS: dict[str, Any] = {
     "parallel": Field("jit", "how devices share a batch", choices=("jit", "pmap")),
     "num_devices": Field(0, "devices used, the first ones; 0: all", low=0),
     "data": {
-        "name": Field("mario_iggy", "mario_iggy, or a prepared set: python -m flowjax_inv.data"),
+        "name": Field(
+            "mario_iggy",
+            "mario_iggy; printed_digits; pictures, a folder (dir) of them; or a prepared set: "
+            "python -m flowjax_inv.data",
+        ),
         "dir": Field("", "of prepared sets; empty: TFDS_DATA_DIR, else ~/tensorflow_datasets"),
+        "size": Field(32, "of pictures: pixels of a side they are brought to", low=8),
+        "channels": Field(3, "of pictures: 1, grey, or 3", low=1, high=3),
         "classes": Field("", "kept labels or names, as 0-9,12; empty: all"),
         "long_tail": Field(1.0, "rho: images of the first class over those of the last", low=1),
         "choice": Field("first", "which train images", choices=("first", "random")),
@@ -398,8 +407,9 @@ def check(config: Config) -> None:
             f"config.objective.burn_in_epochs is {burn_in} of config.train.epochs={epochs}; "
             "leave at least one epoch for the density."
         )
+    frozen = values["classifier.name"] == "outside"
     for name in ("freeze_classifier", "pose_likelihood", "reject_distorted"):
-        if values[f"objective.{name}"] and not burn_in:
+        if values[f"objective.{name}"] and not burn_in and not frozen:
             raise ValueError(
                 f"config.objective.{name} is True with burn_in_epochs=0: the classifier would "
                 "learn nothing of it; set config.objective.burn_in_epochs."

@@ -8,16 +8,17 @@ The classifier learns as in cifar10.py:cpu, without a view, and then stays as it
 learns from the images alone, taken as upright and turned by any angle: -log g(-dT; A_dT I). 5,000
 training images stay out of both, for the gate.
 
-Variants: none, CIFAR-10 on two cores; `:mnist`, MNIST's digits; `:smoke`, to see that it runs.
+Variants: none, CIFAR-10 on two cores; `:mnist`, MNIST's digits; `:digits`, printed ones, made
+here; `:smoke`, to see that it runs.
 """
 
 from experiments import cifar10, defaults, mnist, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:
-    """Return the config of a variant: "", "mnist" or "smoke"."""
-    recipes.check_variant(variant, ("mnist", "smoke"))
-    config = (mnist if variant == "mnist" else cifar10).get_config("cpu")
+    """Return the config of a variant: "", "mnist", "digits" or "smoke"."""
+    recipes.check_variant(variant, ("mnist", "digits", "smoke"))
+    config = (mnist if variant in ("mnist", "digits") else cifar10).get_config("cpu")
     config.paper = ""
     config.transform.subgroup = "rotation"
     config.data.choice, config.data.train_size = "first", 45_000
@@ -38,6 +39,11 @@ def get_config(variant: str = "") -> defaults.Config:
     if variant == "mnist":
         config.data.train_size = 55_000
         config.objective.burn_in_epochs, config.train.epochs = 4, 10
+    if variant == "digits":
+        config.data.name, config.data.choice = "printed_digits", "first"
+        config.data.train_size, config.data.test_size = 4_000, 500
+        config.objective.burn_in_epochs, config.train.epochs = 3, 18
+        config.train.batch_size = 128
     if variant == "smoke":
         recipes.smoke(config)
         config.objective.burn_in_epochs = 1

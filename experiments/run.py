@@ -130,6 +130,8 @@ def train_and_evaluate(
     def measure_epoch() -> dict[str, jax.Array]:
         """Measure what metrics.jsonl shows at the end of every epoch."""
         arcs = arcs_fn(variables("distribution")) if arcs_fn else {}
+        if not data.labelled:
+            return arcs
         return {f"test_{score_name}": score_fn(variables("classifier")), **arcs}
 
     pending: list[tuple[int, dict[str, jax.Array], dict[str, jax.Array]]] = []
@@ -201,7 +203,8 @@ def train_and_evaluate(
         if poses_known:
             more, shown = straighten(subject, both["distribution"], arrays)
             results, arrays = results | more, arrays | shown
-    results |= judge.averaged(classifier, distribution, transform, both, key=state.key)
+    if data.labelled:
+        results |= judge.averaged(classifier, distribution, transform, both, key=state.key)
     results |= {name: float(value) for name, value in measure_epoch().items()}
     alarms = config.alarms
     floor = alarms.entropy_floor_per_coordinate * transform.dim

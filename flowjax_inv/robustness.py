@@ -8,7 +8,7 @@ import numpy as np
 
 from flowjax_inv import metrics
 
-__all__ = ["C8", "Sweep", "c8_average", "rotation_sweep"]
+__all__ = ["C8", "Sweep", "c8_average", "judged", "rotation_sweep"]
 
 C8 = tuple(float(45 * turn) for turn in range(-4, 4))  # degrees, the rotations by an eighth
 
@@ -44,24 +44,25 @@ def rotation_sweep(
             training used: what a density learned of blur then does not help it.
         images: (N, H, W, C), whatever `turn` takes.
         labels: (N,).
-        degrees: angles.
+        degrees: (A,) angles.
 
     Raises:
         ValueError: if there are not as many labels as images.
     """
-    if len(labels) != len(images):
-        raise ValueError(f"{len(labels)} labels for {len(images)} images; want one for each.")
-    rows = []
-    for angle in degrees:
-        probabilities = jnp.asarray(predict(turn(images, angle)))
-        rows.append(
-            [
-                metrics.accuracy(probabilities, labels),
-                metrics.negative_log_likelihood(probabilities, labels),
-                metrics.calibration_error(probabilities, labels),
-            ]
+    seen = [np.asarray(predict(turn(images, angle))) for angle in degrees]
+    return judged(np.stack(seen), labels, degrees)
+
+
+def judged(probabilities: Any, labels: Any, degrees: Sequence[float]) -> Sweep:
+    """Judge predictions (A, N, classes) of images turned by A angles, labels (N,)."""
+    probabilities, labels = jnp.asarray(probabilities), jnp.asarray(labels)
+    if len(labels) != probabilities.shape[1]:
+        raise ValueError(
+            f"{len(labels)} labels for {probabilities.shape[1]} images; want one for each."
         )
-    return Sweep(np.asarray(degrees, np.float32), *np.asarray(rows, np.float32).T)
+    scores = (metrics.accuracy, metrics.negative_log_likelihood, metrics.calibration_error)
+    found = [np.asarray(score(probabilities, labels)) for score in scores]
+    return Sweep(np.asarray(degrees, np.float32), *found)
 
 
 def c8_average(sweep: Sweep) -> float:

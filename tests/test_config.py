@@ -118,6 +118,7 @@ def test_burn_in_must_leave_an_epoch_and_a_batch_fit() -> None:
 
 PAIRS = [
     ({"freeze_classifier": True}, "freeze_classifier is True with burn_in_epochs=0"),
+    ({"pose_likelihood": True}, "pose_likelihood is True with burn_in_epochs=0"),
     ({"loss": "squared_error"}, "squared_error, which has no probabilities to average"),
     ({"reject_distorted": True}, "reject_distorted is True with burn_in_epochs=0"),
     (

@@ -16,8 +16,12 @@ from flowjax_inv.networks import (
     FixupResNet,
     Layer13,
     LeNet,
+    Outside,
     PreActResNet18,
+    QuarterTurns,
+    Shrunk,
     SimpleConv,
+    find_function,
     max_pool_2x2,
 )
 
@@ -305,3 +309,59 @@ def test_the_circular_mask_hides_corners_and_nothing_else() -> None:
     np.testing.assert_array_equal(turned, np.rot90(seen, 1, (1, 2)))
     thin = masked.apply({}, images[:, :1])
     np.testing.assert_array_equal(thin, images[:, :1])
+
+
+def test_quarter_turns_of_an_image_are_seen_one_by_one() -> None:
+    """Of a turned image the same four, one place on."""
+    inner: Any = lambda x, train: x.reshape(len(x), -1)  # noqa: E731
+    images = jax.random.normal(jax.random.key(0), (2, 5, 5, 3))
+    features = np.asarray(QuarterTurns(inner).apply({}, images)).reshape(2, 4, -1)
+    turned = QuarterTurns(inner).apply({}, jnp.rot90(images, 1, (1, 2)))
+    np.testing.assert_array_equal(features[:, 0], images.reshape(2, -1))
+    np.testing.assert_array_equal(
+        np.asarray(turned).reshape(2, 4, -1), np.roll(features, -1, axis=1)
+    )
+    with pytest.raises(ValueError, match="a quarter turn wants square ones"):
+        QuarterTurns(inner).apply({}, images[:, :4])
+
+
+def test_a_shrunk_image_is_of_means() -> None:
+    inner: Any = lambda x, train: x  # noqa: E731
+    images = jnp.arange(2 * 4 * 5, dtype=jnp.float32).reshape(2, 4, 5, 1)
+    seen = np.asarray(Shrunk(inner, 2).apply({}, images))
+    assert seen.shape == (2, 2, 2, 1)
+    np.testing.assert_allclose(seen[0, 0, 0, 0], (0 + 1 + 5 + 6) / 4)
+
+
+def jax_logits(images):
+    return jnp.stack([jnp.mean(images, (1, 2, 3)), jnp.max(images, (1, 2, 3))], axis=-1)
+
+
+def numpy_logits(images):
+    """What no tracer passes: NumPy."""
+    images = np.asarray(images)
+    return np.stack([images.mean((1, 2, 3)), images.max((1, 2, 3))], axis=-1)
+
+
+@pytest.mark.parametrize("name", ["jax_logits", "numpy_logits"])
+def test_a_function_from_outside_is_a_network(name) -> None:
+    images = jax.random.uniform(jax.random.key(0), (3, 5, 5, 1))
+    net = Outside(2, f"{__name__}:{name}")
+    assert not net.init(jax.random.key(0), images)
+    for apply in (net.apply, jax.jit(net.apply)):
+        logits: Any = apply({}, images)
+        np.testing.assert_allclose(logits, numpy_logits(images), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_such_module:f", "cannot be imported"),
+        ("math:no_such", "cannot be imported"),
+        ("math", "math is no function; write MODULE:FUNCTION"),
+        ("math:pi", "math:pi is no function"),
+    ],
+)
+def test_what_is_no_function_is_refused(name, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        find_function(name)

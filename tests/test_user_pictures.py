@@ -88,3 +88,21 @@ def test_a_warp_of_pil_is_ours(align_corners) -> None:
     inside = np.asarray(transform(inner, theta)[..., 0]) > 0.999
     assert inside.mean() > 0.4
     np.testing.assert_allclose(np.asarray(got)[inside], expected[inside], atol=1.5)
+
+
+def test_a_folder_becomes_a_set_without_labels(tmp_path) -> None:
+    for number in range(10):
+        place = tmp_path / f"class{number % 2}"
+        place.mkdir(exist_ok=True)
+        Image.new("L", (12, 6), 20 * number).save(place / f"{number}.png")
+    (tmp_path / "bad.png").write_bytes(b"nonsense")
+    made = pictures.picture_set(tmp_path, size=8, channels=1)
+    assert not made.labelled
+    assert len(made.train) == 8
+    assert made.train.images.shape == (8, 8, 8, 1)
+    assert "1 pictures left out: bad.png cannot be read" in made.note
+    both = np.concatenate([made.train.images, made.test.images])
+    np.testing.assert_allclose(np.sort(both[:, 4, 4, 0]), 20 * np.arange(10), atol=1)
+    assert (both[:, 0] == 0).all()  # the canvas is square
+    with pytest.raises(ValueError, match="holds 10 pictures that can be read; want more than 10"):
+        pictures.picture_set(tmp_path, size=8, channels=1, train_size=10)

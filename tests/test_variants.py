@@ -3,8 +3,10 @@
 import dataclasses
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from poses import blobs, pose
 
 from flowjax_inv.data import variants
 from flowjax_inv.data.sets import DataSet, Split
@@ -239,3 +241,16 @@ def test_kinds_of_variants_do_not_share_their_draws() -> None:
     assert pose is not None
     x = _centres(variants.scaled(data, 0.5, seed=3).train)[:, 0]
     assert np.abs(np.corrcoef(pose, x)[0, 1]) < 0.3
+
+
+def test_bicubic_turns_go_the_way_of_the_transforms() -> None:
+    """Counter-clockwise as seen; a quarter turn is exact; outside is the given colour."""
+    images = np.random.default_rng(0).integers(0, 256, (2, 9, 9, 3), np.uint8)
+    quarter = variants.turned_bicubic(images, np.array([90.0, 0.0]), (0.0,))
+    np.testing.assert_array_equal(quarter[0], np.rot90(images[0]))
+    np.testing.assert_array_equal(quarter[1], images[1])
+    smooth = np.asarray(255 * blobs(jnp.array([0.0]), size=31)).astype(np.uint8)
+    turned = variants.turned_bicubic(smooth, 30.0, (0.0,))
+    assert abs(180 * float(pose(jnp.asarray(turned / 255.0))[0]) - 30.0) < 1
+    grey = variants.turned_bicubic(images, 45.0, (0.2, 0.4, 0.6))
+    np.testing.assert_array_equal(grey[:, 0, 0], np.broadcast_to([51, 102, 153], (2, 3)))

@@ -35,6 +35,7 @@ class DataSet:
         centres_degrees: (classes, modes) centres of the arcs a class covers, where known.
         arc_half_range_degrees: half-width of every such arc.
         note: what a reader of figures must know, e.g. that the contents are not the official ones.
+        labelled: whether the labels mean anything.
     """
 
     train: Split
@@ -43,3 +44,4 @@ class DataSet:
     centres_degrees: np.ndarray | None = None
     arc_half_range_degrees: float | None = None
     note: str = ""
+    labelled: bool = True

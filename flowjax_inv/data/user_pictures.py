@@ -7,14 +7,28 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ENDINGS", "MOST_PIXELS", "find_pictures", "open_picture", "padded", "warped"]
+from flowjax_inv.data.sets import DataSet, Split
+
+__all__ = [
+    "ENDINGS",
+    "MOST_PIXELS",
+    "find_pictures",
+    "open_picture",
+    "padded",
+    "picture_set",
+    "warped",
+]
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 MOST_PIXELS = 50_000_000  # above it a picture is not decoded: a small file may hold a huge one
 
 
-def find_pictures(folder: str | Path) -> list[Path]:
-    """Return the files of a folder that end as pictures do, by name; subfolders are not entered.
+def find_pictures(folder: str | Path, *, deep: bool = False) -> list[Path]:
+    """Return the files of a folder that end as pictures do, by name.
+
+    Args:
+        folder: of pictures.
+        deep: enter its subfolders.
 
     Raises:
         ValueError: if it is no folder, or holds none.
@@ -22,7 +36,8 @@ def find_pictures(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder; give the folder that holds the pictures.")
-    found = sorted(p for p in folder.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
+    files = folder.rglob("*") if deep else folder.iterdir()
+    found = sorted(p for p in files if p.suffix.lower() in ENDINGS and p.is_file())
     if not found:
         raise ValueError(f"{folder} holds no pictures; want files ending in {', '.join(ENDINGS)}.")
     return found
@@ -61,6 +76,46 @@ def open_picture(path: Path, *, channels: int) -> Any:
     except Exception as error:  # PIL raises nearly every kind for damaged files
         what = str(error).replace(str(path), "the file").replace("\n", " ")
         raise ValueError(f"{path.name} cannot be read ({what})") from error
+
+
+def picture_set(
+    folder: str | Path, *, size: int, channels: int, train_size: int = 0, seed: int = 0
+) -> DataSet:
+    """Read a folder of pictures, and its subfolders, as a set without labels.
+
+    Each is put on a square canvas, black around it, and brought to the size; what cannot be read
+    is left out and named in the set's note. The order is drawn, so that no split is one subfolder.
+
+    Args:
+        folder: of pictures that are upright.
+        size: pixels of a side.
+        channels: 1, grey, or 3.
+        train_size: pictures to train on, the others test; 0: four fifths.
+        seed: of the order.
+
+    Raises:
+        ValueError: if it is no folder, or holds too few pictures that can be read.
+    """
+    images, lost = [], []
+    for path in find_pictures(folder, deep=True):
+        try:
+            picture = padded(open_picture(path, channels=channels), (size, size), [0] * channels)
+        except ValueError as error:
+            lost.append(str(error))
+            continue
+        images.append(np.asarray(picture.resize((size, size))).reshape(size, size, channels))
+    train_size = train_size or len(images) * 4 // 5
+    if not 0 < train_size < len(images):
+        raise ValueError(
+            f"{folder} holds {len(images)} pictures that can be read; want more than "
+            f"{max(train_size, 1)}: some to train on, some to test."
+        )
+    order = np.random.default_rng(seed).permutation(len(images))
+    stack, labels = np.stack(images)[order], np.zeros(len(images), np.int32)
+    train = Split(stack[:train_size], labels[:train_size])
+    test = Split(stack[train_size:], labels[train_size:])
+    note = f"{len(lost)} pictures left out: {'; '.join(lost[:3])}" if lost else ""
+    return DataSet(train, test, ("picture",), note=note, labelled=False)
 
 
 def padded(picture: Any, shape: Sequence[int], fill: Sequence[int]) -> Any:

@@ -8,6 +8,7 @@ import difflib
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ __all__ = [
     "rotated",
     "scaled",
     "translated",
+    "turned_bicubic",
 ]
 
 
@@ -314,3 +316,32 @@ def _warped(images: np.ndarray, transform: Affine, theta: np.ndarray) -> np.ndar
         block = np.asarray(render(images[index], theta[index]))
         result[start : start + size] = block[: len(images) - start]
     return result
+
+
+def turned_bicubic(
+    images: np.ndarray, degrees: float | np.ndarray, mean: Sequence[float]
+) -> np.ndarray:
+    """Turn uint8 images (N, H, W, C) about their middle, counter-clockwise, same size.
+
+    Bicubic: an interpolation that nothing here trains with, to test with.
+
+    Args:
+        images: (N, H, W, C) uint8, one channel or three.
+        degrees: one angle, or one per image.
+        mean: intensity in [0, 1] outside the picture, one number or one per channel.
+
+    Returns:
+        (N, H, W, C) uint8.
+    """
+    from PIL import Image
+
+    channels = images.shape[-1]
+    fill = np.broadcast_to(np.round(255 * np.asarray(mean)).astype(int), channels).tolist()
+    colour: Any = fill[0] if channels == 1 else tuple(fill)
+    turned = [
+        Image.fromarray(image[..., 0] if channels == 1 else image).rotate(
+            float(angle), resample=Image.Resampling.BICUBIC, fillcolor=colour
+        )
+        for image, angle in zip(images, np.broadcast_to(degrees, len(images)), strict=True)
+    ]
+    return np.stack([np.asarray(picture) for picture in turned]).reshape(images.shape)

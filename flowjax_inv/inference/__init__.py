@@ -13,6 +13,7 @@ from flowjax_inv.inference.averaging import (
     view_logits,
 )
 from flowjax_inv.inference.certifying import InvarianceBound, invariance_bound, sampled_extremes
+from flowjax_inv.inference.contracts import Contract, change_bound, fit_gate, least_images
 from flowjax_inv.inference.shifting import (
     Shifted,
     density_modes,
@@ -20,20 +21,29 @@ from flowjax_inv.inference.shifting import (
     mean_offset,
     mean_shift,
 )
+from flowjax_inv.inference.wrapping import Answer, Wrapped, off_pose_score, wrap
 
 __all__ = [
     "Adaptive",
+    "Answer",
+    "Contract",
     "InvarianceBound",
     "Shifted",
+    "Wrapped",
     "average_views",
+    "change_bound",
     "density_modes",
+    "fit_gate",
     "invariance_bound",
+    "least_images",
     "make_mean_shift",
     "make_predict",
     "mean_offset",
     "mean_shift",
+    "off_pose_score",
     "predict",
     "predict_adaptive",
     "sampled_extremes",
     "view_logits",
+    "wrap",
 ]

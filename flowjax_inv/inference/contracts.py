@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-__all__ = ["Contract", "change_bound", "fit_gate"]
+__all__ = ["Contract", "change_bound", "fit_gate", "least_images"]
 
 _GATES = np.linspace(1.0, 0.0, 1001)  # tried in this order, so that one test after another is fair
 
@@ -45,6 +45,11 @@ def change_bound(changed: np.ndarray | int, images: int, confidence: float) -> n
     return np.where(changed >= images, 1.0, bound)
 
 
+def least_images(max_clean_loss: float, confidence: float) -> int:
+    """Return how many images show a promise if none of them changes: (1 - loss)^n <= 1 - c."""
+    return math.ceil(math.log1p(-confidence) / math.log1p(-max_clean_loss))
+
+
 def fit_gate(
     score: np.ndarray, changes: np.ndarray, *, max_clean_loss: float, confidence: float
 ) -> Contract:
@@ -71,7 +76,7 @@ def fit_gate(
             "below 1."
         )
     images = len(score)
-    needed = math.ceil(math.log1p(-confidence) / math.log1p(-max_clean_loss))
+    needed = least_images(max_clean_loss, confidence)
     if images < needed:
         raise ValueError(
             f"{images} calibration images cannot show a loss of at most {max_clean_loss:g} with "

@@ -53,6 +53,7 @@ class Answer(NamedTuple):
             identity for the others.
         score: (N,), see `off_pose_score`.
         probabilities: (N, classes).
+        calls: of the classifier per image, on average.
     """
 
     prediction: np.ndarray
@@ -60,6 +61,7 @@ class Answer(NamedTuple):
     theta: np.ndarray
     score: np.ndarray
     probabilities: np.ndarray
+    calls: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +111,7 @@ class Wrapped:
             theta=np.where((acts & ~lost)[:, None], likely, np.asarray(self.transform.identity)),
             score=score,
             probabilities=probabilities,
+            calls=float(np.mean(np.where(acts, len(looks), 1))),
         )
 
     def _drawn(self, images: jax.Array, key: jax.Array) -> tuple[np.ndarray, ...]:

@@ -8,6 +8,7 @@ here and one line in `experiments/build.py`.
 """
 
 from flowjax_inv.networks.inputs import CircularMask, QuarterTurns, Shrunk
+from flowjax_inv.networks.outside import Outside, find_function
 from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
 from flowjax_inv.networks.pooling import max_pool_2x2
 from flowjax_inv.networks.residual import FixupResNet, PreActResNet18
@@ -18,9 +19,11 @@ __all__ = [
     "FixupResNet",
     "Layer13",
     "LeNet",
+    "Outside",
     "PreActResNet18",
     "QuarterTurns",
     "Shrunk",
+    "find_function",
     "SimpleConv",
     "max_pool_2x2",
 ]

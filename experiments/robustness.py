@@ -1,0 +1,270 @@
+"""How the predictions of a finished run fare when pictures are turned, and what a gate promises.
+
+    python -m experiments.robustness --workdir=runs/poses
+
+Test images are turned by angles round the circle, bicubically, which no training here does. Each
+way to predict (as it is; averaged; straightened by mean-shift; both) is judged with and without a
+gate, fitted on training images that the run left out. Writes robustness.json, robustness.html and
+figures/robustness_*.png to WORKDIR, and changes nothing else there.
+"""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import build
+from experiments.command_line import leave
+from experiments.run_folder import RunFolder, environment
+from experiments.trained import Trained, load_run
+from experiments.turning import WAYS, Ways, over_batches
+from flowjax_inv import metrics
+from flowjax_inv.data.sets import Split
+from flowjax_inv.data.variants import turned_bicubic
+from flowjax_inv.inference import (
+    fit_gate,
+    invariance_bound,
+    least_images,
+    predict,
+    predict_adaptive,
+)
+from flowjax_inv.report.turned import write_robustness
+from flowjax_inv.robustness import c8_average, judged
+
+__all__ = ["main", "measure"]
+
+_STREAM = 9  # beside those of training.py, densities.py, evaluate.py and straighten.py
+LOSSES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)  # promises that the gate's curve is drawn for
+_OF_CURVE = (
+    "max_clean_loss", "gate", "bound", "clean_change", "upright_accuracy", "c8_accuracy",
+)  # fmt: skip
+_BOUND_IMAGES = 50
+
+
+def measure(
+    workdir: str | Path,
+    *,
+    images: int = 500,
+    angles: int = 16,
+    data_dir: str = "",
+    max_clean_loss: float = 0.01,
+    confidence: float = 0.95,
+) -> dict[str, Any]:
+    """Measure a run on turned images; see the head of this file.
+
+    Args:
+        workdir: folder of a finished run on a prepared set.
+        images: test images, evenly from the split; five times as many held-out ones fit the gate.
+        angles: round the circle, a multiple of 8.
+        data_dir: where the prepared sets are; empty as for a run.
+        max_clean_loss, confidence: of the gate, see `inference.wrap`.
+
+    Returns:
+        What robustness.json holds.
+
+    Raises:
+        ValueError: if there is no such run or set, its classes are poses, numbers are out of
+            range, or too few images were held out for the gate that is asked for.
+    """
+    if angles < 8 or angles % 8 or images < 1:
+        raise ValueError(
+            f"angles={angles}, images={images}; want a multiple of 8 and at least 1 image."
+        )
+    run = load_run(workdir)
+    run.config.data.dir = data_dir
+    data = build.data_set(run.config)
+    if data.centres_degrees is not None or run.config.objective.loss != "cross_entropy":
+        raise ValueError(
+            f"{workdir} tells poses apart ({run.config.data.name}, {run.config.objective.loss}): a "
+            "turned picture is another thing there; give a run whose classes do not turn."
+        )
+    test, held_out = _evenly(data.test, images), _held_out(run, 5 * images)
+    ways = Ways(run, jax.random.fold_in(jax.random.key(run.config.seed), _STREAM))
+    mean = run.normalization.mean
+    rng = np.random.default_rng(run.config.seed)
+    anyhow = rng.uniform(-180.0, 180.0, len(test))
+
+    shifts, rest = {}, "to rest"
+    has_density = run.distribution.has_density
+    if held_out is not None and has_density:
+        some = _evenly(held_out, min(500, images))
+        by = rng.uniform(-180.0, 180.0, len(some))
+        shifts = ways.validated(turned_bicubic(some.images, by, mean), some.labels)
+        rest = max((name for name in shifts if "rest" in name), key=lambda name: shifts[name])
+    degrees = np.linspace(-180.0, 180.0, angles, endpoint=False)
+    seen = [ways.everything(turned_bicubic(test.images, d, mean), rest) for d in degrees]
+    turned = ways.everything(turned_bicubic(test.images, anyhow, mean), rest)
+    clean = seen[angles // 2]
+    names = [name for name in WAYS if name in clean]
+    found: dict[str, Any] = {
+        "images": len(test),
+        "held_out_images": 0 if held_out is None else len(held_out),
+        "degrees": degrees.tolist(),
+        "method": run.config.distribution.name,
+        "data": run.config.data.name,
+        "seed": run.config.seed,
+        "mean_shift_validated": shifts,
+        "mean_shift_to_rest": rest,
+        "max_clean_loss": max_clean_loss,
+        "confidence": confidence,
+        "environment": environment(),
+        "ways": {},
+        "gates": {},
+        "curve": [],
+    }
+
+    def record(name: str, gate: float | None) -> dict[str, Any]:
+        """Judge one way at every angle; behind a gate only what scores above it is acted on."""
+
+        def gated(at: dict[str, np.ndarray]) -> np.ndarray:
+            if gate is None:
+                return at[name]
+            return np.where((at["score"] > gate)[:, None], at[name], at["plain"])
+
+        sweep = judged(np.stack([gated(at) for at in seen]), test.labels, degrees.tolist())
+        divergence = metrics.divergence_per_class(
+            jnp.asarray(gated(clean)), jnp.asarray(gated(turned)), jnp.asarray(test.labels),
+            len(data.class_names),
+        )  # fmt: skip
+        upright = int(np.argmin(np.abs(degrees)))
+        changed = np.argmax(gated(clean), -1) != np.argmax(clean["plain"], -1)
+        return {
+            "accuracy": sweep.accuracy.tolist(),
+            "negative_log_likelihood": sweep.negative_log_likelihood.tolist(),
+            "calibration_error": sweep.calibration_error.tolist(),
+            "upright_accuracy": float(sweep.accuracy[upright]),
+            "c8_accuracy": c8_average(sweep),
+            "clean_change": float(np.mean(changed)),
+            "divergence": np.asarray(divergence, float).tolist(),
+        }
+
+    found["ways"] = {name: record(name, None) for name in names}
+    found["class_sizes"] = np.bincount(data.train.labels, minlength=len(data.class_names)).tolist()
+    if has_density:
+        scores = np.concatenate([clean["score"], turned["score"]])
+        off = np.repeat([False, True], len(test))
+        found["auroc"] = float(metrics.auroc(jnp.asarray(scores), jnp.asarray(off)))
+        found["adaptive"] = _adaptive(run, turned_bicubic(test.images, anyhow, mean), test.labels)
+        found["bound"] = _bound(run, _evenly(test, _BOUND_IMAGES).images)
+    if has_density and held_out is not None:
+        upright = ways.everything(held_out.images, rest)
+        for name in names[1:]:
+            changes = upright[name].argmax(-1) != upright["plain"].argmax(-1)
+
+            def behind(
+                loss: float, name: str = name, changes: np.ndarray = changes
+            ) -> dict[str, Any]:
+                contract = fit_gate(
+                    upright["score"], changes, max_clean_loss=loss, confidence=confidence
+                )
+                return dataclasses.asdict(contract) | record(name, contract.gate)
+
+            found["gates"][name] = behind(max_clean_loss)
+            possible = [x for x in LOSSES if len(changes) >= least_images(x, confidence)]
+            for entry in map(behind, possible):
+                found["curve"].append({"way": name} | {key: entry[key] for key in _OF_CURVE})
+    RunFolder(workdir).write_json("robustness.json", found)
+    return found
+
+
+def _adaptive(run: Trained, images: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Compare as many views as a standard error of 0.01 asks for with 100, on turned images."""
+
+    def predicted(stored: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
+        pixels = run.normalization(stored)
+        few = predict_adaptive(run.classify, run.propose, run.transform, pixels, key=key)
+        many = predict(run.classify, run.propose, run.transform, pixels, key=key, num_samples=100)
+        return {"few": few.probabilities, "number": few.num_samples, "many": many}
+
+    found = over_batches(jax.jit(predicted), images, jax.random.key(run.config.seed))
+    return {
+        "standard_error": 0.01,
+        "mean_samples": float(found["number"].mean()),
+        "accuracy": float(np.mean(found["few"].argmax(-1) == labels)),
+        "accuracy_of_100": float(np.mean(found["many"].argmax(-1) == labels)),
+    }
+
+
+def _bound(run: Trained, images: np.ndarray) -> dict[str, Any] | None:
+    """Compare the invariance bound with how far averaged predictions move, any dT."""
+    if not run.transform.commutative:
+        return None
+    transform = run.transform
+    key_turn, key_bound, *keys = jax.random.split(jax.random.key(run.config.seed), 4)
+    pixels = run.normalization(jnp.asarray(images))
+    delta = jax.random.uniform(key_turn, (len(images), transform.dim), minval=-1.0)
+    bound = invariance_bound(run.propose, transform, pixels, delta, key=key_bound)
+
+    @jax.jit
+    def averaged(pixels: jax.Array, key: jax.Array) -> jax.Array:
+        return predict(run.classify, run.propose, transform, pixels, key=key, num_samples=200)
+
+    before, after = averaged(pixels, keys[0]), averaged(transform(pixels, delta), keys[1])
+    change = np.max(np.abs(np.asarray(before - after)), axis=-1)
+    return {
+        "bound": np.asarray(bound.bound, float).tolist(),
+        "paper_bound_mean": float(jnp.mean(bound.paper_bound)),
+        "standard_error": np.asarray(bound.standard_error, float).tolist(),
+        "measured": change.astype(float).tolist(),
+    }
+
+
+def _evenly(split: Split, count: int) -> Split:
+    """Take `count` images evenly from a split: official ones may be ordered."""
+    index = np.linspace(0, len(split) - 1, min(count, len(split))).astype(int)
+    return Split(split.images[index], split.labels[index])
+
+
+def _held_out(run: Trained, count: int) -> Split | None:
+    """Return training images, at most `count`, that the run left out; None if there are none."""
+    config = run.config.copy_and_resolve_references()
+    if config.data.choice != "first" or not config.data.train_size:
+        return None
+    config.data.train_size = 0
+    whole = build.data_set(config).train
+    rest = Split(
+        whole.images[run.config.data.train_size :], whole.labels[run.config.data.train_size :]
+    )
+    return _evenly(rest, count) if len(rest) else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure one run; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.robustness",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--workdir", required=True, help="folder of a finished run")
+    parser.add_argument("--images", type=int, default=500, help="test images")
+    parser.add_argument("--angles", type=int, default=16, help="round the circle; 8, 16, 24 ...")
+    parser.add_argument("--data_dir", default="", help="of prepared sets")
+    parser.add_argument("--max_clean_loss", type=float, default=0.01, help="that the gate promises")
+    parser.add_argument("--confidence", type=float, default=0.95, help="of the promise")
+    parsed = parser.parse_args(arguments)
+    fields = {name: value for name, value in vars(parsed).items() if name != "workdir"}
+    try:
+        found = measure(parsed.workdir, **fields)
+        page = write_robustness(parsed.workdir, found)
+    except (ValueError, OSError) as error:
+        leave(error)
+    for name, way in found["ways"].items():
+        gated = found["gates"].get(name)
+        behind = f", behind the gate {_words(gated)}" if gated else ""
+        print(f"{name:30} {_words(way)}{behind}")
+    print(f"report: {page}")
+    return 0
+
+
+def _words(way: dict[str, Any]) -> str:
+    return f"upright {100 * way['upright_accuracy']:.1f} %, C8 {100 * way['c8_accuracy']:.1f} %"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""Put a pose density and a gate before a frozen classifier, from a folder of upright pictures.
+
+    python -m experiments.wrap --classifier=MODULE:FUNCTION --images=FOLDER --workdir=RUN
+
+FUNCTION maps images (N, size, size, 3), intensities in [0, 1], to logits; of JAX, NumPy, PyTorch.
+The density learns from four fifths of the pictures which way is up (no label is needed); a tenth
+fits the gate, which promises that upright pictures keep their predictions; the last tenth shows
+what became of it. Writes a run folder, and into it card.json and card.md: what was promised and
+measured. A stopped run goes on by the same command.
+"""
+
+import argparse
+import dataclasses
+import math
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import build, defaults, poses
+from experiments.allocator import keep_freed_memory
+from experiments.command_line import leave
+from experiments.run import train_and_evaluate
+from experiments.run_folder import RunFolder
+from experiments.trained import Trained, load_run
+from flowjax_inv.data.user_pictures import find_pictures
+from flowjax_inv.data.variants import turned_bicubic
+from flowjax_inv.inference import Wrapped, fit_gate, least_images, wrap
+from flowjax_inv.networks import find_function
+from flowjax_inv.report.formats import as_percent, fixed, markdown_line
+from flowjax_inv.robustness import C8
+
+__all__ = ["main", "wrap_folder", "wrapped_run"]
+
+
+def wrap_folder(
+    classifier: str,
+    images: str | Path,
+    workdir: str | Path,
+    *,
+    size: int = 32,
+    channels: int = 3,
+    steps: int = 3000,
+    max_clean_loss: float = 0.01,
+    confidence: float = 0.95,
+    command: str = "",
+) -> dict[str, Any]:
+    """Train the density, fit the gate, write the card; see the head of this file.
+
+    Args:
+        classifier: MODULE:FUNCTION.
+        images: folder of upright pictures; subfolders are entered.
+        workdir: folder of the run.
+        size, channels: of what the classifier takes.
+        steps: of the density's training, 128 pictures each, rounded up to whole epochs.
+        max_clean_loss, confidence: see `inference.wrap`.
+        command: how to repeat it, for the report.
+
+    Returns:
+        What card.json holds.
+
+    Raises:
+        ValueError: if the classifier cannot be imported or called, there are too few pictures for
+            the promise asked for, or numbers are out of range.
+    """
+    config = _config(classifier, images, size=size, channels=channels, steps=steps)
+    _refuse_too_few(len(find_pictures(images, deep=True)), max_clean_loss, confidence)
+    train_and_evaluate(config, workdir, command=command)
+    run = load_run(workdir)
+    test = build.data_set(config).test.images
+    half = len(test) // 2
+    wrapped = wrapped_run(run, test[:half], max_clean_loss=max_clean_loss, confidence=confidence)
+    card = {"classifier": classifier, **_measured(run, wrapped, test[half:])}
+    folder = RunFolder(workdir)
+    folder.write_json("card.json", card)
+    (folder.path / "card.md").write_text(_page(card), encoding="utf-8")
+    return card
+
+
+def wrapped_run(run: Trained, images: np.ndarray, **fields: Any) -> Wrapped:
+    """Return `inference.wrap` of a run's classifier and density.
+
+    Args:
+        run: finished.
+        images: (N, H, W, C) uint8, upright, seen in no training, for the gate.
+        **fields: of `wrap`.
+    """
+    pixels = run.normalization(jnp.asarray(images))
+    key = jax.random.key(run.config.seed)
+    return wrap(jax.jit(run.classify), run.propose, run.transform, pixels, key=key, **fields)
+
+
+def _config(
+    classifier: str, images: str | Path, *, size: int, channels: int, steps: int
+) -> defaults.Config:
+    """Return the config of poses.py for a classifier from outside and a folder."""
+    blank = np.zeros((1, size, size, channels), np.float32)
+    try:
+        logits = np.asarray(find_function(classifier)(blank))
+    except ValueError:
+        raise
+    except Exception as error:  # whatever somebody else's function does
+        raise ValueError(
+            f"{classifier} failed on images of shape {blank.shape}: {error}; give --size and "
+            "--channels as it wants them."
+        ) from error
+    if logits.ndim != 2 or len(logits) != 1:
+        raise ValueError(
+            f"{classifier} made {logits.shape} of images {blank.shape}; want (1, classes)."
+        )
+    config = poses.get_config()
+    config.data.name, config.data.dir, config.data.train_size = "pictures", str(images), 0
+    config.data.size, config.data.channels = size, channels
+    config.data.mean, config.data.std = (0.0,), (1.0,)
+    config.classifier.name, config.classifier.function = "outside", classifier
+    config.classifier.features = logits.shape[1]
+    # About 16 pixels a side show which way is up.
+    config.embedding.shrink = max(1, size // 16)
+    config.objective.burn_in_epochs = 0
+    count = max(len(find_pictures(images, deep=True)) * 4 // 5, 1)
+    config.train.batch_size = min(config.train.batch_size, count)
+    config.train.epochs = max(1, math.ceil(steps * config.train.batch_size / count))
+    return config
+
+
+def _refuse_too_few(pictures: int, max_clean_loss: float, confidence: float) -> None:
+    """Refuse before training what the gate would refuse after it."""
+    if 0 < max_clean_loss < 1 and 0 < confidence < 1:
+        needed = 10 * least_images(max_clean_loss, confidence)
+        if pictures < needed:
+            raise ValueError(
+                f"{pictures} pictures, of which a tenth fits the gate, cannot show a loss of at "
+                f"most {max_clean_loss:g} with confidence {confidence:g}; give {needed:,}, or "
+                "a larger --max_clean_loss."
+            )
+    else:
+        fit_gate(
+            np.zeros(0), np.zeros(0, bool), max_clean_loss=max_clean_loss, confidence=confidence
+        )
+
+
+def _measured(run: Trained, wrapped: Wrapped, images: np.ndarray) -> dict[str, Any]:
+    """Compare the classifier alone and wrapped on pictures that neither training nor gate saw."""
+    alone = dataclasses.replace(wrapped, contract=dataclasses.replace(_contract(wrapped), gate=1.0))
+    key = jax.random.key(run.config.seed + 1)
+
+    def seen(images: np.ndarray) -> jax.Array:
+        return run.normalization(jnp.asarray(images))
+
+    upright = alone(seen(images), key=key).prediction
+    clean = wrapped(seen(images), key=key)
+    agree: dict[str, list[float]] = {"alone": [], "wrapped": []}
+    calls, seconds = [], []
+    for angle in C8:
+        turned = seen(turned_bicubic(images, angle, run.normalization.mean))
+        wrapped(turned, key=key)  # compiles for as many as are acted on
+        started = time.perf_counter()
+        answer = wrapped(turned, key=key)
+        seconds.append((time.perf_counter() - started) / len(images))
+        calls.append(answer.calls)
+        agree["alone"].append(float(np.mean(alone(turned, key=key).prediction == upright)))
+        agree["wrapped"].append(float(np.mean(answer.prediction == upright)))
+    contract = _contract(wrapped)
+    return {
+        **dataclasses.asdict(contract),
+        "observed_images": len(images),
+        "observed_clean_change": float(np.mean(clean.prediction != upright)),
+        "c8_agreement_alone": float(np.mean(agree["alone"])),
+        "c8_agreement_wrapped": float(np.mean(agree["wrapped"])),
+        "calls_per_upright_image": clean.calls,
+        "calls_per_turned_image": float(np.mean(calls)),
+        "seconds_per_image": float(np.median(seconds)),
+    }
+
+
+def _contract(wrapped: Wrapped) -> Any:
+    if wrapped.contract is None:
+        raise ValueError("there is no gate, so no promise.")
+    return wrapped.contract
+
+
+def _page(card: dict[str, Any]) -> str:
+    """Write the card as markdown."""
+    rows = [
+        ("upright predictions that may change, at most", as_percent(card["max_clean_loss"])),
+        ("with confidence", as_percent(card["confidence"], 0)),
+        (f"upper bound, {card['images']} pictures", as_percent(card["bound"], 2)),
+        (f"changed of {card['observed_images']} other ones",
+         as_percent(card["observed_clean_change"], 2)),
+        ("turned by eighths, as when upright: alone", as_percent(card["c8_agreement_alone"])),
+        ("the same, wrapped", as_percent(card["c8_agreement_wrapped"])),
+        ("classifier calls per upright picture", fixed(card["calls_per_upright_image"], 2)),
+        ("classifier calls per turned picture", fixed(card["calls_per_turned_image"], 2)),
+        ("milliseconds per turned picture", fixed(1e3 * card["seconds_per_image"], 2)),
+        ("gate", fixed(card["gate"], 3)),
+    ]  # fmt: skip
+    lines = [markdown_line(["what", "value"]), "|---|---:|", *(markdown_line(r) for r in rows)]
+    return f"# {card['classifier']}, wrapped\n\n" + "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Wrap one classifier; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.wrap",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--classifier", required=True, help="MODULE:FUNCTION, images to logits")
+    parser.add_argument("--images", required=True, help="folder of upright pictures")
+    parser.add_argument("--workdir", required=True, help="folder of the run")
+    parser.add_argument("--size", type=int, default=32, help="pixels of a side")
+    parser.add_argument("--channels", type=int, default=3, help="1 or 3")
+    parser.add_argument("--steps", type=int, default=3000, help="of the density's training")
+    parser.add_argument("--max_clean_loss", type=float, default=0.01, help="that is promised")
+    parser.add_argument("--confidence", type=float, default=0.95, help="of the promise")
+    parsed = parser.parse_args(arguments)
+    keep_freed_memory()
+    sys.path.insert(0, "")  # a classifier may lie in the folder the command is given in
+    given = ["--classifier", parsed.classifier, "--images", "FOLDER"]
+    command = shlex.join(["python", "-m", "experiments.wrap", *given])
+    try:
+        card = wrap_folder(**vars(parsed), command=command)
+    except (ValueError, OSError) as error:
+        leave(error)
+    print(_page(card))
+    print(f"card and report: {parsed.workdir}/card.md, {parsed.workdir}/report.html")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""The program that turns the test images of a run: its figures, its page, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import poses, robustness
+from experiments.run import train_and_evaluate
+from flowjax_inv.data import stored
+from flowjax_inv.data.sets import DataSet, Split
+
+
+def _set() -> DataSet:
+    """Dark and bright halves: class 0 is bright above, class 1 bright on the left."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 60, (110, 16, 16, 3)).astype(np.uint8)
+    labels = (np.arange(110) % 2).astype(np.int32)
+    images[labels == 0, :8] += 150
+    images[labels == 1, :, :8] += 150
+    return DataSet(Split(images[:94], labels[:94]), Split(images[94:], labels[94:]), ("a", "b"))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = poses.get_config("smoke")
+    config.classifier.name = "simple_conv"
+    config.embedding.width, config.embedding.features = 4, 8
+    config.distribution.layers, config.distribution.components = 1, 4
+    workdir = tmp_path_factory.mktemp("runs") / "one"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored, "load", lambda *_, **__: _set())
+        train_and_evaluate(config, workdir)
+    return workdir
+
+
+@pytest.mark.slow
+def test_a_run_is_turned_round(finished: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(stored, "load", lambda *_, **__: _set())
+    before = (finished / "results.json").read_bytes()
+    arguments = [f"--workdir={finished}", "--images=16", "--angles=8", "--max_clean_loss=0.3"]
+    assert robustness.main(arguments) == 0
+    found = json.loads((finished / "robustness.json").read_text())
+    assert found["held_out_images"] == 30  # 94 but 64
+    for name, way in found["ways"].items():
+        assert len(way["accuracy"]) == 8
+        assert 0 <= way["c8_accuracy"] <= 1, name
+    plain, gate = found["ways"]["plain"], found["gates"]["averaged"]
+    assert plain["clean_change"] == 0
+    assert gate["bound"] <= 0.3
+    assert gate["images"] == 30
+    assert len(plain["divergence"]) == 2
+    assert 0 <= found["auroc"] <= 1
+    assert 10 <= found["adaptive"]["mean_samples"] <= 300
+    assert len(found["bound"]["measured"]) == 16
+    assert found["mean_shift_to_rest"] in found["mean_shift_validated"]
+    page = (finished / "robustness.html").read_text()
+    for words in ("Accuracy of turned pictures", "AUROC", "averaged, gated", "Invariance bound"):
+        assert words in page
+    assert "behind the gate upright" in capsys.readouterr().out
+    assert (finished / "results.json").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_refusals(finished: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(stored, "load", lambda *_, **__: _set())
+    for more, words in (
+        (["--angles=9"], "angles=9, images=500; want a multiple of 8 and at least 1 image."),
+        (["--max_clean_loss=0.01"], "30 calibration images cannot show a loss of at most 0.01"),
+        (["--workdir=nowhere"], "nowhere has no config.json; give the folder of a finished run."),
+    ):
+        with pytest.raises(SystemExit) as left:
+            robustness.main([f"--workdir={finished}", *more])
+        assert left.value.code == 2
+        assert words in capsys.readouterr().err
+    assert not (finished / "robustness.json.tmp").exists()

@@ -1,0 +1,88 @@
+"""The program that wraps somebody else's classifier: from a folder to a card."""
+
+import json
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+from poses import blobs, pose
+
+from experiments import poses as poses_config
+from experiments import wrap
+
+HERE = Path(__file__).stem
+
+
+def classify(images):
+    """NumPy, from outside: is the blob right of the middle?"""
+    images = np.asarray(images)
+    right = np.abs(np.asarray(pose(jnp.asarray(images)))) < 0.15
+    return 10.0 * np.stack([right, ~right], axis=-1)
+
+
+def fails(images):
+    raise RuntimeError("I want 224 pixels")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "pictures"
+    place.mkdir()
+    for number, image in enumerate(np.asarray(blobs(jnp.linspace(-9.0, 9.0, 320), size=16))):
+        pixels = (255 * image[..., 0]).astype(np.uint8)
+        Image.fromarray(pixels).save(place / f"{number}.png")
+    return place
+
+
+def _arguments(folder: Path, name: str = "classify", **fields) -> list[str]:
+    given = {
+        "classifier": f"{HERE}:{name}", "images": folder, "workdir": folder.parent / "run",
+        "size": 16, "channels": 1, "max_clean_loss": 0.1, "steps": 20,
+    } | fields  # fmt: skip
+    return [f"--{flag}={value}" for flag, value in given.items()]
+
+
+@pytest.mark.slow
+def test_a_folder_becomes_a_card(folder: Path, capsys, monkeypatch) -> None:
+    small = poses_config.get_config()
+    small.embedding.width, small.embedding.features = 4, 8
+    small.distribution.layers, small.distribution.components = 2, 8
+    small.evaluation.density_images = small.evaluation.density_samples = 20
+    small.evaluation.batch_size = 20
+    monkeypatch.setattr(poses_config, "get_config", lambda: small)
+    assert wrap.main(_arguments(folder)) == 0
+    run = folder.parent / "run"
+    card = json.loads((run / "card.json").read_text())
+    assert card["images"] == 32
+    assert card["observed_images"] == 32
+    assert card["bound"] <= card["max_clean_loss"] == 0.1
+    assert 0.1 < card["c8_agreement_alone"] < 0.2  # upright alone
+    assert card["c8_agreement_wrapped"] >= card["c8_agreement_alone"]
+    assert 1 <= card["calls_per_upright_image"] <= 20
+    said = capsys.readouterr().out
+    assert "| upright predictions that may change, at most | 10.0 % |" in said
+    assert (run / "card.md").read_text() in said
+    assert "test_accuracy" not in json.loads((run / "results.json").read_text())  # no labels
+    assert "Alarm" not in (run / "report.html").read_text()
+    assert wrap.main(_arguments(folder)) == 0  # again: the run is finished, the card the same
+    assert json.loads((run / "card.json").read_text())["gate"] == card["gate"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"classifier": "no_such:f"}, "no_such:f cannot be imported"),
+        ({"name": "fails"}, "fails failed on images of shape (1, 16, 16, 1): I want 224 pixels"),
+        ({"max_clean_loss": 0.01}, "320 pictures, of which a tenth fits the gate, cannot show a"),
+        ({"confidence": 1.0}, "confidence=1.0; want both above 0 and below 1"),
+        ({"images": "nowhere"}, "nowhere is no folder"),
+    ],
+)
+def test_refusals(fields, words, folder: Path, capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        wrap.main(_arguments(folder, **fields))
+    assert left.value.code == 2
+    assert words in capsys.readouterr().err
+    assert not (folder.parent / "run").exists()
