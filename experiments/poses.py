@@ -36,6 +36,9 @@ def get_config(variant: str = "") -> defaults.Config:
     density = config.optimizer.distribution
     density.name, density.learning_rate, density.weight_decay = "adamw", 4e-3, 1e-4
     density.warmup_steps = 100
+    config.evaluation.rules = ("plain",)
+    # A pose that is known well is a narrow density: no alarm.
+    config.alarms.entropy_floor_per_coordinate = -10.0
     if variant == "mnist":
         config.data.train_size = 55_000
         config.objective.burn_in_epochs, config.train.epochs = 4, 10

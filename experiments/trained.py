@@ -131,5 +131,8 @@ def _restore(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
         jax.eval_shape(first_state),
     )
-    with Checkpoints(folder.checkpoints_path, defaults.without_places(config)) as checkpoints:
+    # What the run was, in its own words: fields that came later have their defaults.
+    stored = folder.read_json("config.json") or {}
+    stored.pop("command", None)
+    with Checkpoints(folder.checkpoints_path, stored) as checkpoints:
         return checkpoints.restore(like)
