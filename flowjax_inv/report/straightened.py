@@ -1,11 +1,14 @@
 """Mean-shift in pictures: where turned figures end, step by step, and what they look like then."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 
 from flowjax_inv.report.evaluation import Arrays, plain, require
 
-__all__ = ["straightened"]
+__all__ = ["prototypes", "straightened"]
 
 _GAP = 2  # pixels between pictures
 
@@ -55,3 +58,30 @@ def _strip(before: np.ndarray, after: np.ndarray) -> np.ndarray:
         for row in (before, after)
     ]
     return np.concatenate(rows)
+
+
+def prototypes(
+    names: Sequence[str], means: np.ndarray, rows: Sequence[Mapping[str, Any]]
+) -> Figure:
+    """Draw the mean image of every class: turned, aligned, and unturned below each other.
+
+    Args:
+        names: of the C classes.
+        means: (C, 3, H, W, channels) in [0, 1].
+        rows: per class, `spread_after_degrees`, and `deviation_` turned, aligned, unturned.
+    """
+    figure = Figure(figsize=(1.1 * len(names) + 0.9, 4.2), layout="constrained")
+    panels = figure.subplots(3, len(names), squeeze=False)
+    for c, (name, row) in enumerate(zip(names, rows, strict=True)):
+        for line, kind in enumerate(("turned", "aligned", "unturned")):
+            panel = panels[line, c]
+            panel.imshow(means[c, line].squeeze(), cmap="gray", vmin=0, vmax=1)
+            panel.set(xticks=[], yticks=[])
+            panel.set_xlabel(f"{row[f'deviation_{kind}']:.3f}", fontsize=8)
+            if c == 0:
+                panel.set_ylabel(kind)
+        panels[0, c].set_title(f"{plain(name)}\n±{row['spread_after_degrees']:.0f}°", fontsize=9)
+    figure.suptitle(
+        "mean image; below it the deviation per pixel; above, the spread of turns left", fontsize=9
+    )
+    return figure
