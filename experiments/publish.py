@@ -3,7 +3,8 @@
     python -m experiments.publish mario_iggy runs/seed0 runs/seed1 runs/seed2
     python -m experiments.publish                    # only the tables, from what is kept
 
-Copies config, environment and results of each run to docs/results/NAME/SEED/.
+Copies config, environment and results of each run to docs/results/NAME/SEED/, and what was measured
+of it later.
 """
 
 import json
@@ -13,12 +14,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.command_line import UsageError, leave
-from flowjax_inv.report.readme import images_table, replace_between_markers, results_table
+from flowjax_inv.report.readme import (
+    aligned_table,
+    images_table,
+    replace_between_markers,
+    results_table,
+    turned_table,
+)
 
 __all__ = ["publish", "readme_with_table"]
 
 ROOT = Path(__file__).parents[1]
 _KEPT = ("config.json", "environment.json", "results.json")
+_KEPT_IF_THERE = ("robustness.json", "alignment_*.json", "card.json")
+_TABLES = {
+    "results": results_table,
+    "images": images_table,
+    "turned": turned_table,
+    "aligned": aligned_table,
+}
 
 
 def publish(name: str, runs: Sequence[Path], results: Path) -> None:
@@ -39,17 +53,19 @@ def publish(name: str, runs: Sequence[Path], results: Path) -> None:
         seed = json.loads((run / "results.json").read_text(encoding="utf-8"))["seed"]
         target = results / name / str(seed)
         target.mkdir(parents=True, exist_ok=True)
-        for file in _KEPT:
+        more = [path.name for pattern in _KEPT_IF_THERE for path in run.glob(pattern)]
+        for file in (*_KEPT, *more):
             shutil.copyfile(run / file, target / file)
 
 
 def readme_with_table(readme: str, results: Path) -> str:
-    """Return the README's text with both tables made from `results`.
+    """Return the README's text with its tables made from `results`.
 
     Raises:
         ValueError: if there are no runs, or a table has rows and no markers for its place.
     """
-    for name, table in (("results", results_table(results)), ("images", images_table(results))):
+    for name, make in _TABLES.items():
+        table = make(results)
         if table or f"<!-- {name}:" in readme:
             readme = replace_between_markers(readme, table, name)
     return readme

@@ -52,6 +52,7 @@ def measure(
     *,
     images: int = 500,
     angles: int = 16,
+    turn_degrees: float = 180.0,
     data_dir: str = "",
     max_clean_loss: float = 0.01,
     confidence: float = 0.95,
@@ -62,6 +63,7 @@ def measure(
         workdir: folder of a finished run on a prepared set.
         images: test images, evenly from the split; five times as many held-out ones fit the gate.
         angles: round the circle, a multiple of 8.
+        turn_degrees: half-range of the one turn per image by which divergences are measured.
         data_dir: where the prepared sets are; empty as for a run.
         max_clean_loss, confidence: of the gate, see `inference.wrap`.
 
@@ -72,9 +74,10 @@ def measure(
         ValueError: if there is no such run or set, its classes are poses, numbers are out of
             range, or too few images were held out for the gate that is asked for.
     """
-    if angles < 8 or angles % 8 or images < 1:
+    if angles < 8 or angles % 8 or images < 1 or not 0 < turn_degrees <= 180:
         raise ValueError(
-            f"angles={angles}, images={images}; want a multiple of 8 and at least 1 image."
+            f"angles={angles}, images={images}, turn_degrees={turn_degrees}; want a multiple of 8, "
+            "at least 1 image, and a half-range above 0 up to 180."
         )
     run = load_run(workdir)
     run.config.data.dir = data_dir
@@ -88,7 +91,7 @@ def measure(
     ways = Ways(run, jax.random.fold_in(jax.random.key(run.config.seed), _STREAM))
     mean = run.normalization.mean
     rng = np.random.default_rng(run.config.seed)
-    anyhow = rng.uniform(-180.0, 180.0, len(test))
+    anyhow = rng.uniform(-turn_degrees, turn_degrees, len(test))
 
     shifts, rest = {}, "to rest"
     has_density = run.distribution.has_density
@@ -106,6 +109,7 @@ def measure(
         "images": len(test),
         "held_out_images": 0 if held_out is None else len(held_out),
         "degrees": degrees.tolist(),
+        "turn_degrees": turn_degrees,
         "method": run.config.distribution.name,
         "data": run.config.data.name,
         "seed": run.config.seed,
@@ -141,7 +145,7 @@ def measure(
             "upright_accuracy": float(sweep.accuracy[upright]),
             "c8_accuracy": c8_average(sweep),
             "clean_change": float(np.mean(changed)),
-            "divergence": np.asarray(divergence, float).tolist(),
+            "divergence": [float(x) if np.isfinite(x) else None for x in divergence],
         }
 
     found["ways"] = {name: record(name, None) for name in names}
@@ -244,6 +248,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workdir", required=True, help="folder of a finished run")
     parser.add_argument("--images", type=int, default=500, help="test images")
     parser.add_argument("--angles", type=int, default=16, help="round the circle; 8, 16, 24 ...")
+    parser.add_argument(
+        "--turn_degrees", type=float, default=180.0, help="half-range for the divergences"
+    )
     parser.add_argument("--data_dir", default="", help="of prepared sets")
     parser.add_argument("--max_clean_loss", type=float, default=0.01, help="that the gate promises")
     parser.add_argument("--confidence", type=float, default=0.95, help="of the promise")

@@ -341,3 +341,30 @@ def test_table_goes_between_its_markers() -> None:
 def test_missing_markers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"'<!-- results:begin -->' and .* it needs one line of"):
         readme.replace_between_markers(text, "table", "results")
+
+
+def test_turned_and_aligned_tables(tmp_path: Path) -> None:
+    assert readme.turned_table(tmp_path) == readme.aligned_table(tmp_path) == ""
+    way = {"upright_accuracy": 0.7, "c8_accuracy": 0.35, "divergence": [1.0, None, 2.0]}
+    gate = {
+        "upright_accuracy": 0.69,
+        "c8_accuracy": 0.5,
+        "clean_change": 0.01,
+        "max_clean_loss": 0.02,
+    }
+    deviations = {"deviation_turned": 0.2, "deviation_aligned": 0.1}
+    rows = [{"class": "0", "spread_after_degrees": 8.0} | deviations]
+    place = tmp_path / "poses" / "0"
+    place.mkdir(parents=True)
+    found = {"ways": {"plain": way, "averaged": way}, "gates": {"averaged": gate}}
+    (place / "robustness.json").write_text(json.dumps(found))
+    for name, alike in (("mnist", False), ("x", True)):
+        aligned = {"classes": rows, "alike": alike, "degrees": 45.0}
+        (place / f"alignment_{name}.json").write_text(json.dumps(aligned))
+        expected = "0.200 → 0.100" if alike else "8.0"
+        by = "45°" if alike else "±45°"
+        assert readme.aligned_table(tmp_path).split("\n")[2] == f"| poses | 1 | {by} | {expected} |"
+        (place / f"alignment_{name}.json").unlink()
+    plain, averaged = readme.turned_table(tmp_path).split("\n")[2:]
+    assert plain == "| poses | 1 | plain | 70.0 | 35.0 | – | – | – | – | 1.50 |"
+    assert averaged == "| poses | 1 | averaged | 70.0 | 35.0 | 69.0 | 50.0 | 1.0 | 2.0 | 1.50 |"

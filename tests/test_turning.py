@@ -66,7 +66,7 @@ def test_a_run_is_turned_round(finished: Path, monkeypatch, capsys) -> None:
 def test_refusals(finished: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(stored, "load", lambda *_, **__: _set())
     for more, words in (
-        (["--angles=9"], "angles=9, images=500; want a multiple of 8 and at least 1 image."),
+        (["--angles=9"], "angles=9, images=500, turn_degrees=180.0; want a multiple of 8, at"),
         (["--max_clean_loss=0.01"], "30 calibration images cannot show a loss of at most 0.01"),
         (["--workdir=nowhere"], "nowhere has no config.json; give the folder of a finished run."),
     ):

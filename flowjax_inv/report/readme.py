@@ -5,6 +5,7 @@ that only some seeds have says how many, a figure that none has is a dash.
 """
 
 import shlex
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,13 @@ from flowjax_inv.report.formats import ARC_SHARE, MISSING, averaged_by, markdown
 from flowjax_inv.report.reading import flat, read_object
 from flowjax_inv.report.tables import has_density, method_name, verdict
 
-__all__ = ["images_table", "replace_between_markers", "results_table"]
+__all__ = [
+    "aligned_table",
+    "images_table",
+    "replace_between_markers",
+    "results_table",
+    "turned_table",
+]
 
 _POSE_COLUMNS = (  # head, name in results.json, factor, decimals
     ("half-range (°)", "half_range_degrees", 1.0, 1),
@@ -145,6 +152,89 @@ def images_table(root: Path) -> str:
     rule = "".join("---:|" if head in _NUMERIC else "---|" for head in heads)
     lines = [markdown_line(heads), "|" + rule, *(line for _, line in sorted(rows))]
     return "\n".join(lines) if kept else ""
+
+
+_TURNED_HEADS = (
+    "run", "seeds", "way", "upright (%)", "C8 (%)", "gated: upright (%)", "gated: C8 (%)",
+    "gated: changed (%)", "promised (%)", "divergence (nats)",
+)  # fmt: skip
+
+
+def turned_table(root: Path) -> str:
+    """Make the table of what `experiments.robustness` found, one row per NAME and way to predict.
+
+    Args:
+        root: the folder of `NAME/SEED/robustness.json`, normally `docs/results`.
+
+    Returns:
+        Markdown, without a final line break; empty if there are no such files.
+    """
+    kept = _by_name(root, "robustness.json")
+    lines = [markdown_line(_TURNED_HEADS), "|---|---:|---|" + "---:|" * (len(_TURNED_HEADS) - 3)]
+    for name, seeds in kept.items():
+        for way in seeds[0]["ways"]:
+            free = [seed["ways"][way] for seed in seeds]
+            gated = [seed["gates"].get(way, {}) for seed in seeds]
+            divergence = [
+                {"mean": statistics.fmean(x for x in way["divergence"] if x is not None)}
+                for way in free
+            ]
+            cells = [
+                name,
+                str(len(seeds)),
+                way,
+                *(spread(free, key, 100.0, 1) for key in ("upright_accuracy", "c8_accuracy")),
+                *(
+                    spread(gated, key, 100.0, digits)
+                    for key, digits in (
+                        ("upright_accuracy", 1), ("c8_accuracy", 1), ("clean_change", 1),
+                        ("max_clean_loss", 1),
+                    )
+                ),
+                spread(divergence, "mean", 1.0, 2),
+            ]  # fmt: skip
+            lines.append(markdown_line(cells))
+    return "\n".join(lines) if kept else ""
+
+
+def aligned_table(root: Path) -> str:
+    """Make the table of what `experiments.align_classes` found, one row per NAME and file.
+
+    Args:
+        root: the folder of `NAME/SEED/alignment_*.json`, normally `docs/results`.
+
+    Returns:
+        Markdown, without a final line break; empty if there are no such files.
+    """
+    kept = _by_name(root, "alignment_*.json")
+    names = [row["class"] for seeds in kept.values() for row in seeds[0]["classes"]]
+    names = list(dict.fromkeys(names))
+    heads = ["run", "seeds", "turned by", *names]
+    lines = [markdown_line(heads), "|---|" + "---:|" * (len(heads) - 1)]
+    for name, seeds in kept.items():
+        first = seeds[0]
+        by = f"{'' if first['alike'] else '±'}{first['degrees']:g}°"
+        cells = [name, str(len(seeds)), by]
+        for label in names:
+            rows = [row for seed in seeds for row in seed["classes"] if row["class"] == label]
+            if first["alike"]:
+                cells.append(
+                    " → ".join(
+                        spread(rows, f"deviation_{kind}", 1.0, 3) for kind in ("turned", "aligned")
+                    )
+                )
+            else:
+                cells.append(spread(rows, "spread_after_degrees", 1.0, 1))
+        lines.append(markdown_line(cells))
+    return "\n".join(lines) if kept else ""
+
+
+def _by_name(root: Path, pattern: str) -> dict[str, list[dict[str, Any]]]:
+    """Read the objects NAME/SEED/PATTERN, seeds in order, by name."""
+    kept: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(root.glob(f"*/*/{pattern}")):
+        kept.setdefault(path.parent.parent.name, []).append(read_object(path))
+    return kept
 
 
 def _arcs(seeds: list[Mapping[str, Any]]) -> str:

@@ -85,8 +85,8 @@ def _sections(found: Mapping[str, Any], folder: Path) -> list[Section]:
         (
             "divergence",
             "How much predictions change, class by class",
-            "Mean divergence KL(p(c | I) ‖ p(c | turned I)), every test image turned once by any "
-            "angle, over the number of training images of its class.",
+            "Mean divergence KL(p(c | I) ‖ p(c | turned I)), every test image turned once by up to "
+            f"±{found['turn_degrees']:g}°, over the number of training images of its class.",
             divergences,
         )
     )
