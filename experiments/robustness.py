@@ -29,6 +29,7 @@ from flowjax_inv.data.sets import Split
 from flowjax_inv.data.variants import turned_bicubic
 from flowjax_inv.inference import (
     fit_gate,
+    gate_score,
     invariance_bound,
     least_images,
     predict,
@@ -45,6 +46,7 @@ _OF_CURVE = (
     "max_clean_loss", "gate", "bound", "clean_change", "upright_accuracy", "c8_accuracy",
 )  # fmt: skip
 _BOUND_IMAGES = 50
+CLOSED = 99.0  # nats, how a gate that nothing passes is written
 
 
 def measure(
@@ -124,12 +126,13 @@ def measure(
     }
 
     def record(name: str, gate: float | None) -> dict[str, Any]:
-        """Judge one way at every angle; behind a gate only what scores above it is acted on."""
+        """Judge one way at every angle; behind a gate, only what scores above it is acted on."""
 
         def gated(at: dict[str, np.ndarray]) -> np.ndarray:
             if gate is None:
                 return at[name]
-            return np.where((at["score"] > gate)[:, None], at[name], at["plain"])
+            acts = gate_score(at["evidence"], at[name], at["plain"]) > gate
+            return np.where(acts[:, None], at[name], at["plain"])
 
         sweep = judged(np.stack([gated(at) for at in seen]), test.labels, degrees.tolist())
         divergence = metrics.divergence_per_class(
@@ -151,7 +154,7 @@ def measure(
     found["ways"] = {name: record(name, None) for name in names}
     found["class_sizes"] = np.bincount(data.train.labels, minlength=len(data.class_names)).tolist()
     if has_density:
-        scores = np.concatenate([clean["score"], turned["score"]])
+        scores = np.concatenate([clean["evidence"], turned["evidence"]])
         off = np.repeat([False, True], len(test))
         found["auroc"] = float(metrics.auroc(jnp.asarray(scores), jnp.asarray(off)))
         found["adaptive"] = _adaptive(run, turned_bicubic(test.images, anyhow, mean), test.labels)
@@ -160,14 +163,17 @@ def measure(
         upright = ways.everything(held_out.images, rest)
         for name in names[1:]:
             changes = upright[name].argmax(-1) != upright["plain"].argmax(-1)
+            score = gate_score(upright["evidence"], upright[name], upright["plain"])
 
             def behind(
-                loss: float, name: str = name, changes: np.ndarray = changes
+                loss: float,
+                name: str = name,
+                changes: np.ndarray = changes,
+                score: np.ndarray = score,
             ) -> dict[str, Any]:
-                contract = fit_gate(
-                    upright["score"], changes, max_clean_loss=loss, confidence=confidence
-                )
-                return dataclasses.asdict(contract) | record(name, contract.gate)
+                contract = fit_gate(score, changes, max_clean_loss=loss, confidence=confidence)
+                stated = dataclasses.asdict(contract) | record(name, contract.gate)
+                return stated | {"gate": min(contract.gate, CLOSED)}  # JSON has no infinity
 
             found["gates"][name] = behind(max_clean_loss)
             possible = [x for x in LOSSES if len(changes) >= least_images(x, confidence)]

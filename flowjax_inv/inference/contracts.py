@@ -7,7 +7,8 @@ import numpy as np
 
 __all__ = ["Contract", "change_bound", "fit_gate", "least_images"]
 
-_GATES = np.linspace(1.0, 0.0, 1001)  # tried in this order, so that one test after another is fair
+# In nats, tried in this order, so that one test after another is fair.
+_GATES = np.append(np.inf, np.linspace(20.0, -20.0, 2001))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Contract:
     """What is promised of upright images, and what was seen.
 
     Attributes:
-        gate: images whose score is above it are acted on, the others left alone.
+        gate: nats; images whose score is above it are acted on, the others left alone.
         max_clean_loss: promised: at most this share of upright predictions changes,
         confidence: with this probability over calibration sets.
         images: number of upright images the gate was fitted on.
@@ -55,12 +56,12 @@ def fit_gate(
 ) -> Contract:
     """Open the gate as far as the bound allows.
 
-    Gates are tried from 1, where nothing is acted on, down to 0 in steps of 0.001, until the bound
-    on the share of changed predictions is above max_clean_loss. In this fixed order the level of
-    one test is that of all.
+    Gates are tried from infinity, where nothing is acted on, and from 20 down to -20 nats in steps
+    of 0.02, until the bound on the share of changed predictions is above max_clean_loss. In this
+    fixed order the level of one test is that of all.
 
     Args:
-        score: (N,) in [0, 1], of upright images.
+        score: (N,) nats, of upright images.
         changes: (N,) bool, whether acting on the image changes its prediction.
         max_clean_loss: in (0, 1).
         confidence: in (0, 1).

@@ -20,26 +20,61 @@ from flowjax_inv.inference.contracts import Contract, fit_gate
 from flowjax_inv.transforms import Transform
 from flowjax_inv.warps import check_name
 
-__all__ = ["ACTS", "Answer", "Wrapped", "off_pose_score", "wrap"]
+__all__ = ["ACTS", "Answer", "Wrapped", "gate_score", "off_pose_evidence", "wrap"]
 
 ACTS = ("averaged", "aligned")
-_DRAWS = 100  # samples that scores, and the most likely theta, are taken from
+_DRAWS = 100  # samples that the most likely theta is taken from
+_NEAR = 16  # points about the identity
+_MOST = 20.0  # nats
+# Nats of score for a nat of confidence gained. On re-encoded CIFAR-10 behind a promise of 1 %, held
+# out images: 0, C8 46.9 %; 2, 49.2 %; 4, 48.2 %; 8, 46.7 %.
+_WEIGHT = 2.0
 
 
-def off_pose_score(theta: jax.Array, transform: Transform, *, radius: float = 0.125) -> jax.Array:
-    """Share of a density's samples that would move the image: how sure it is that it is off-pose.
+def off_pose_evidence(
+    density: Any, theta: jax.Array, log_prob: jax.Array, transform: Transform, *, radius: float
+) -> jax.Array:
+    """Evidence that images are off-pose: max_k log g(T_k) - max_j log g(P_j), in nats.
 
     Args:
-        theta: (S, N, d) samples.
-        transform: whose identity and circles count.
-        radius: box units; what lies within it, in every coordinate, leaves the image as it is. Of
-            a rotation, 0.125 is 22.5 degrees.
+        density: of N images.
+        theta, log_prob: (S, N, d) samples T_k of it and their log g (S, N).
+        transform: whose identity counts.
+        radius: box units. The points P_j lie evenly within it, in every coordinate; they leave the
+            image as it is. Of a rotation, 0.125 is 22.5 degrees.
 
     Returns:
-        (N,) in [0, 1].
+        (N,) nats within +-20; below 0 where nothing is likelier than to leave the image alone.
     """
-    distance = jnp.abs(transforms.wrap(theta - transform.identity, transform.periodic))
-    return jnp.mean(jnp.max(distance, axis=-1) > radius, axis=0)
+    # A fixed set: Halton's would be no better for sixteen.
+    near = jax.random.uniform(jax.random.key(0), (_NEAR, transform.dim), minval=-1.0)
+    points = transform.identity + radius * near.at[0].set(0.0)
+    inside = jnp.max(
+        jax.vmap(lambda p: density.log_prob(jnp.broadcast_to(p, (theta.shape[1], transform.dim))))(
+            points
+        ),
+        axis=0,
+    )
+    away = jnp.abs(transforms.wrap(theta - transform.identity, transform.periodic))
+    outside = jnp.where(jnp.max(away, axis=-1) > radius, log_prob, -jnp.inf)
+    within = jnp.maximum(inside, jnp.max(jnp.where(outside == -jnp.inf, log_prob, -jnp.inf), 0))
+    return jnp.clip(jnp.nan_to_num(jnp.max(outside, axis=0) - within), -_MOST, _MOST)
+
+
+def gate_score(evidence: np.ndarray, acted: np.ndarray, plain: np.ndarray) -> np.ndarray:
+    """Score (N,) in nats that a gate is put on: evidence + 2 (log max acted - log max plain).
+
+    What is turned back right is classified with more confidence. Where the evidence is not above 0
+    nobody looks further: -inf.
+
+    Args:
+        evidence: (N,), see `off_pose_evidence`.
+        acted, plain: (N, classes) probabilities with and without acting.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gained = np.log(np.max(acted, axis=-1)) - np.log(np.max(plain, axis=-1))
+    score = evidence + _WEIGHT * np.nan_to_num(gained, nan=-np.inf)
+    return np.where(evidence > 0, score, -np.inf)
 
 
 class Answer(NamedTuple):
@@ -51,7 +86,7 @@ class Answer(NamedTuple):
             output is not finite.
         theta: (N, d), box units: of images acted on, the most likely sample of their density; the
             identity for the others.
-        score: (N,), see `off_pose_score`.
+        score: (N,) nats, see `gate_score`.
         probabilities: (N, classes).
         calls: of the classifier per image, on average.
     """
@@ -70,7 +105,7 @@ class Wrapped:
 
     Attributes:
         classify: images (M, H, W, C) -> logits (M, classes).
-        draw: images, key -> theta (K, N, d) to look at, score (N,), most likely theta (N, d).
+        draw: images, key -> theta (K, N, d) to look at, evidence (N,), most likely theta (N, d).
         transform: images, theta -> views.
         act: "averaged" or "aligned".
         batch_size: images at a time.
@@ -92,17 +127,17 @@ class Wrapped:
             ValueError: if images are not (N, H, W, C), or the classifier makes no logits of them.
         """
         check_images(images)
-        looks, score, likely = self._drawn(images, key)
-        acts = np.ones(len(images), bool) if self.contract is None else score > self.contract.gate
-        parts = {
-            False: self._probabilities(images, None, np.flatnonzero(~acts)),
-            True: self._probabilities(images, looks, np.flatnonzero(acts)),
-        }
-        classes = max(part.shape[1] for part in parts.values())
-        probabilities = np.zeros((len(images), classes), np.float32)
-        for which, part in parts.items():
-            if len(part):
-                probabilities[acts == which] = part
+        looks, evidence, likely = self._drawn(images, key)
+        count = len(images)
+        tried = np.ones(count, bool) if self.contract is None else evidence > 0
+        index = np.flatnonzero(tried)
+        plain = self._probabilities(images, None, np.arange(count))
+        acted = plain.copy()
+        if len(index):
+            acted[index] = self._probabilities(images, looks, index)
+        score = gate_score(evidence, acted, plain)
+        acts = tried if self.contract is None else score > self.contract.gate
+        probabilities = np.where(acts[:, None], acted, plain)
         lost = ~np.all(np.isfinite(probabilities), axis=-1)
         best = np.argmax(np.where(lost[:, None], 0.0, probabilities), axis=-1)
         return Answer(
@@ -111,22 +146,22 @@ class Wrapped:
             theta=np.where((acts & ~lost)[:, None], likely, np.asarray(self.transform.identity)),
             score=score,
             probabilities=probabilities,
-            calls=float(np.mean(np.where(acts, len(looks), 1))),
+            calls=float(1 + len(looks) * np.mean(tried)),
         )
 
     def _drawn(self, images: jax.Array, key: jax.Array) -> tuple[np.ndarray, ...]:
-        """Return theta (K, N, d), score (N,) and most likely theta (N, d), batch by batch."""
+        """Return theta (K, N, d), evidence (N,) and most likely theta (N, d), by batches."""
         parts = [
             self.draw(jnp.asarray(images)[rows], jax.random.fold_in(key, number))
             for number, rows in enumerate(_batches(np.arange(len(images)), self.batch_size))
         ]
         joined = zip(*parts, strict=True)
-        looks, score, likely = (
+        looks, evidence, likely = (
             np.concatenate([np.asarray(part) for part in each], axis=axis)
             for each, axis in zip(joined, (1, 0, 0), strict=True)
         )
         count = len(images)
-        return looks[:, :count], score[:count], likely[:count]
+        return looks[:, :count], evidence[:count], likely[:count]
 
     def _probabilities(
         self, images: jax.Array, theta: np.ndarray | None, index: np.ndarray
@@ -175,10 +210,10 @@ def wrap(
 ) -> Wrapped:
     """Put a density and a gate before a frozen classifier.
 
-    An image whose density says that it is off-pose (`off_pose_score` above the gate) is predicted
-    from views by its density, any other as it is. With probability `confidence` over calibration
-    sets, of upright images like those at most the share `max_clean_loss` gets another prediction
-    than without; so the accuracy on them falls by no more.
+    An image that is off-pose by its density, and more confidently classified when turned back
+    (`gate_score` above the gate), is predicted from views, any other as it is. With probability
+    `confidence` over calibration sets, of upright images like those at most the share
+    `max_clean_loss` gets another prediction than without; so their accuracy falls by no more.
 
     Args:
         classify: images (M, H, W, C) -> logits (M, classes); any function, traced or not.
@@ -191,9 +226,9 @@ def wrap(
         act: "averaged", the mean of probabilities over `num_samples` samples; "aligned", the view
             by the most likely of 100 samples, one call of the classifier.
         num_samples: in 1 .. 100.
-        radius: of `off_pose_score`.
-        batch_size: images at a time; the classifier is called with as many, or with num_samples
-            times as many.
+        radius: of `off_pose_evidence`.
+        batch_size: images at a time; the classifier is called with as many, and where the
+            evidence is above 0 with num_samples times as many.
 
     Raises:
         TypeError: if images are not floating point.
@@ -210,17 +245,19 @@ def wrap(
 
     @jax.jit
     def draw(images: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        theta, log_prob = propose(images).sample_and_log_prob(seed=key, sample_shape=(_DRAWS,))
+        density: Any = propose(images)
+        theta, log_prob = density.sample_and_log_prob(seed=key, sample_shape=(_DRAWS,))
         best = jnp.argmax(log_prob, axis=0)
         likely = jnp.take_along_axis(theta, best[None, :, None], axis=0)
         looks = likely if act == "aligned" else theta[:num_samples]
-        return looks, off_pose_score(theta, transform, radius=radius), likely[0]
+        evidence = off_pose_evidence(density, theta, log_prob, transform, radius=radius)
+        return looks, evidence, likely[0]
 
     open_gate = Wrapped(classify, draw, transform, act, batch_size, None)
     if max_clean_loss is None:
         return open_gate
-    everything = Contract(-1.0, max_clean_loss, confidence, 0, 0, 1.0)
-    nothing = dataclasses.replace(everything, gate=1.0)
+    everything = Contract(-np.inf, max_clean_loss, confidence, 0, 0, 1.0)
+    nothing = dataclasses.replace(everything, gate=np.inf)
     acted, plain = (
         dataclasses.replace(open_gate, contract=contract)(calibration_images, key=key)
         for contract in (everything, nothing)

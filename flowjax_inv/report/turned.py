@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _HEADS = ("", "upright (%)", "C8 average (%)", "C8 NLL (nats)", "C8 calibration error",
-          "changed upright (%)", "gate", "promised (%)", "bound (%)")  # fmt: skip
+          "changed upright (%)", "gate (nats)", "promised (%)", "bound (%)")  # fmt: skip
 
 
 def write_robustness(workdir: Path | str, found: Mapping[str, Any]) -> Path:
@@ -181,7 +181,7 @@ def _lines(found: Mapping[str, Any], key: str, words: str) -> list[list[str]]:
         )
         promise = [MISSING] * 3
         if "gate" in way:
-            promise = [fixed(way["gate"], 3), as_percent(way["max_clean_loss"]),
+            promise = [fixed(way["gate"], 2), as_percent(way["max_clean_loss"]),
                        as_percent(way["bound"])]  # fmt: skip
         lines.append(
             [
