@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("class   spread before -> after (degrees)   deviation turned -> aligned (unturned)")
     for row in found["classes"]:
         print(
-            f"{row['class']:12} {row['spread_before_degrees']:6.1f} -> "
+            f"{row['class']:12} {abs(row['spread_before_degrees']):6.1f} -> "
             f"{row['spread_after_degrees']:6.1f}      {row['deviation_turned']:.4f} -> "
             f"{row['deviation_aligned']:.4f} ({row['deviation_unturned']:.4f})"
         )

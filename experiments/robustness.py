@@ -103,8 +103,9 @@ def measure(
         shifts = ways.validated(turned_bicubic(some.images, by, mean), some.labels)
         rest = max((name for name in shifts if "rest" in name), key=lambda name: shifts[name])
     degrees = np.linspace(-180.0, 180.0, angles, endpoint=False)
-    seen = [ways.everything(turned_bicubic(test.images, d, mean), rest) for d in degrees]
-    turned = ways.everything(turned_bicubic(test.images, anyhow, mean), rest)
+    everything = ways.make(rest)
+    seen = [everything(turned_bicubic(test.images, d, mean)) for d in degrees]
+    turned = everything(turned_bicubic(test.images, anyhow, mean))
     clean = seen[angles // 2]
     names = [name for name in WAYS if name in clean]
     found: dict[str, Any] = {
@@ -160,7 +161,7 @@ def measure(
         found["adaptive"] = _adaptive(run, turned_bicubic(test.images, anyhow, mean), test.labels)
         found["bound"] = _bound(run, _evenly(test, _BOUND_IMAGES).images)
     if has_density and held_out is not None:
-        upright = ways.everything(held_out.images, rest)
+        upright = everything(held_out.images)
         for name in names[1:]:
             changes = upright[name].argmax(-1) != upright["plain"].argmax(-1)
             score = gate_score(upright["evidence"], upright[name], upright["plain"])

@@ -59,11 +59,12 @@ class Ways:
     run: Trained
     key: jax.Array
 
-    def everything(self, images: np.ndarray, rest: str) -> dict[str, np.ndarray]:
-        """Return probabilities (N, classes) by the name of the way, and "evidence" (N,).
+    def make(self, rest: str) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+        """Return images (N, H, W, C) uint8 -> probabilities (N, classes) by the name of the way.
+
+        With them "evidence" (N,), see `inference.off_pose_evidence`.
 
         Args:
-            images: (N, H, W, C) uint8.
             rest: one of `SHIFTS`: how mean-shift goes to rest.
         """
         run = self.run
@@ -91,7 +92,7 @@ class Ways:
                     found["mean-shift to rest, averaged"] = self._averaged(moved, keys[3])
             return found
 
-        return over_batches(predicted, images, self.key)
+        return lambda images: over_batches(predicted, images, self.key)
 
     def validated(self, images: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """Return the accuracy on turned validation images of every way to shift them."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import poses, robustness
+from experiments import poses, robustness, turning
 from experiments.run import train_and_evaluate
 from flowjax_inv.data import stored
 from flowjax_inv.data.sets import DataSet, Split
@@ -38,6 +38,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_run_is_turned_round(finished: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(stored, "load", lambda *_, **__: _set())
+    monkeypatch.setattr(turning, "_BATCH", 16)
     before = (finished / "results.json").read_bytes()
     arguments = [f"--workdir={finished}", "--images=16", "--angles=8", "--max_clean_loss=0.3"]
     assert robustness.main(arguments) == 0

@@ -121,7 +121,7 @@ def gate_curve(found: Mapping[str, Any]) -> Figure:
     """Draw the C8 average over the accuracy that upright images lose, gate by gate."""
     figure, panel = _panel(8.0, 4.6)
     plain = found["ways"]["plain"]
-    panel.plot(0, 100 * plain["c8_accuracy"], "o", color=BLACK, label="plain")
+    panel.plot(0, 100 * plain["c8_accuracy"], "o", color=BLACK, label="plain", zorder=9)
     for colour, name in zip(CYCLE[1:], found["gates"], strict=False):
         entries = [entry for entry in found["curve"] if entry["way"] == name]
         entries = [*entries, found["ways"][name]]
