@@ -98,6 +98,9 @@ def measure(
     shifts, rest = {}, "to rest"
     has_density = run.distribution.has_density
     if held_out is not None and has_density:
+        # Refuse now what the gates would refuse at the end.
+        nothing = np.zeros(len(held_out))
+        fit_gate(nothing, nothing > 0, max_clean_loss=max_clean_loss, confidence=confidence)
         some = _evenly(held_out, min(500, images))
         by = rng.uniform(-180.0, 180.0, len(some))
         shifts = ways.validated(turned_bicubic(some.images, by, mean), some.labels)
