@@ -6,7 +6,7 @@
 Test images of every class are turned by up to +-degrees (`--alike`: all by as much), brought to the
 run's shape, and straightened by mean-shift. Known turns tell how far apart they end; the deviation
 per pixel stands beside that of the unturned images, which turning back alone cannot pass. Writes
-alignment_DATA.json and figures/alignment_DATA.png to WORKDIR.
+alignment_DATA.json (alignment_DATA_alike.json) and a figure of the same name to WORKDIR.
 """
 
 import argparse
@@ -116,9 +116,10 @@ def align_classes(
     }  # fmt: skip
     folder = RunFolder(workdir)
     (folder.path / "figures").mkdir(exist_ok=True)
-    folder.write_json(f"alignment_{data}.json", result)
+    name = f"alignment_{data}{'_alike' if alike else ''}"
+    folder.write_json(f"{name}.json", result)
     figure = prototypes(list(test.class_names), np.asarray(shown), rows)
-    write(folder.path / "figures" / f"alignment_{data}.png", as_png(figure))
+    write(folder.path / "figures" / f"{name}.png", as_png(figure))
     return result
 
 
@@ -163,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{row['spread_after_degrees']:6.1f}      {row['deviation_turned']:.4f} -> "
             f"{row['deviation_aligned']:.4f} ({row['deviation_unturned']:.4f})"
         )
-    print(f"figures: {parsed.workdir}/figures/alignment_{parsed.data}.png")
+    print(f"prototypes: {parsed.workdir}/figures")
     return 0
 
 

@@ -40,7 +40,8 @@ def _set(monkeypatch) -> None:
 def test_classes_are_aligned(alike, tmp_path: Path, capsys) -> None:
     arguments = [f"--workdir={tmp_path}", "--data=mine", "--step_size=0.5", "--steps=20"]
     assert program.main([*arguments, *["--alike"] * alike]) == 0
-    found = json.loads((tmp_path / "alignment_mine.json").read_text())
+    name = "alignment_mine_alike" if alike else "alignment_mine"
+    found = json.loads((tmp_path / f"{name}.json").read_text())
     for row in found["classes"]:
         assert row["images"] == 12
         assert (row["spread_before_degrees"] < 0.1) == alike
@@ -49,7 +50,7 @@ def test_classes_are_aligned(alike, tmp_path: Path, capsys) -> None:
             assert row["deviation_aligned"] < 0.7 * row["deviation_turned"]
         assert row["deviation_aligned"] < 1.3 * row["deviation_unturned"]
     assert "deviation turned -> aligned (unturned)\na  " in capsys.readouterr().out
-    with Image.open(tmp_path / "figures" / "alignment_mine.png") as picture:
+    with Image.open(tmp_path / "figures" / f"{name}.png") as picture:
         picture.verify()
 
 

@@ -206,12 +206,13 @@ def aligned_table(root: Path) -> str:
     Returns:
         Markdown, without a final line break; empty if there are no such files.
     """
-    kept = _by_name(root, "alignment_*.json")
+    files = sorted({path.name for path in root.glob("*/*/alignment_*.json")})
+    kept = {(name, file): seeds for file in files for name, seeds in _by_name(root, file).items()}
     names = [row["class"] for seeds in kept.values() for row in seeds[0]["classes"]]
     names = list(dict.fromkeys(names))
     heads = ["run", "seeds", "turned by", *names]
     lines = [markdown_line(heads), "|---|" + "---:|" * (len(heads) - 1)]
-    for name, seeds in kept.items():
+    for (name, _), seeds in sorted(kept.items()):
         first = seeds[0]
         by = f"{'' if first['alike'] else '±'}{first['degrees']:g}°"
         cells = [name, str(len(seeds)), by]
