@@ -172,7 +172,7 @@ def turned_table(root: Path) -> str:
     kept = _by_name(root, "robustness.json")
     lines = [markdown_line(_TURNED_HEADS), "|---|---:|---|" + "---:|" * (len(_TURNED_HEADS) - 3)]
     for name, seeds in kept.items():
-        for way in seeds[0]["ways"]:
+        for way in sorted(seeds[0]["ways"], key=lambda way: (way != "plain", way)):
             free = [seed["ways"][way] for seed in seeds]
             gated = [seed["gates"].get(way, {}) for seed in seeds]
             divergence = [
