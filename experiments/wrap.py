@@ -32,7 +32,7 @@ from experiments.run_folder import RunFolder
 from experiments.trained import Trained, load_run
 from flowjax_inv.data.user_pictures import find_pictures
 from flowjax_inv.data.variants import turned_bicubic
-from flowjax_inv.inference import Wrapped, fit_gate, least_images, wrap
+from flowjax_inv.inference import Wrapped, least_images, wrap
 from flowjax_inv.networks import find_function
 from flowjax_inv.report.formats import as_percent, fixed, markdown_line
 from flowjax_inv.robustness import C8
@@ -102,10 +102,9 @@ def _config(
 ) -> defaults.Config:
     """Return the config of poses.py for a classifier from outside and a folder."""
     blank = np.zeros((1, size, size, channels), np.float32)
+    function = find_function(classifier)
     try:
-        logits = np.asarray(find_function(classifier)(blank))
-    except ValueError:
-        raise
+        logits = np.asarray(function(blank))
     except Exception as error:  # whatever somebody else's function does
         raise ValueError(
             f"{classifier} failed on images of shape {blank.shape}: {error}; give --size and "
@@ -132,25 +131,21 @@ def _config(
 
 def _refuse_too_few(pictures: int, max_clean_loss: float, confidence: float) -> None:
     """Refuse before training what the gate would refuse after it."""
-    if 0 < max_clean_loss < 1 and 0 < confidence < 1:
-        needed = 10 * least_images(max_clean_loss, confidence)
-        if pictures < needed:
-            raise ValueError(
-                f"{pictures} pictures, of which a tenth fits the gate, cannot show a loss of at "
-                f"most {max_clean_loss:g} with confidence {confidence:g}; give {needed:,}, or "
-                "a larger --max_clean_loss."
-            )
-    else:
-        fit_gate(
-            np.zeros(0), np.zeros(0, bool), max_clean_loss=max_clean_loss, confidence=confidence
+    needed = 10 * least_images(max_clean_loss, confidence)
+    if pictures < needed:
+        raise ValueError(
+            f"{pictures} pictures, of which a tenth fits the gate, cannot show a loss of at most "
+            f"{max_clean_loss:g} with confidence {confidence:g}; give {needed:,}, or a larger "
+            "--max_clean_loss."
         )
 
 
 def _measured(run: Trained, wrapped: Wrapped, images: np.ndarray) -> dict[str, Any]:
     """Compare the classifier alone and wrapped on pictures that neither training nor gate saw."""
-    alone = dataclasses.replace(
-        wrapped, contract=dataclasses.replace(_contract(wrapped), gate=np.inf)
-    )
+    contract = wrapped.contract
+    if contract is None:
+        raise ValueError("there is no gate, so no promise.")
+    alone = dataclasses.replace(wrapped, contract=dataclasses.replace(contract, gate=np.inf))
     key = jax.random.key(run.config.seed + 1)
 
     def seen(images: np.ndarray) -> jax.Array:
@@ -169,7 +164,6 @@ def _measured(run: Trained, wrapped: Wrapped, images: np.ndarray) -> dict[str, A
         calls.append(answer.calls)
         agree["alone"].append(float(np.mean(alone(turned, key=key).prediction == upright)))
         agree["wrapped"].append(float(np.mean(answer.prediction == upright)))
-    contract = _contract(wrapped)
     return {
         **dataclasses.asdict(contract),
         "gate": min(contract.gate, CLOSED),
@@ -181,12 +175,6 @@ def _measured(run: Trained, wrapped: Wrapped, images: np.ndarray) -> dict[str, A
         "calls_per_turned_image": float(np.mean(calls)),
         "seconds_per_image": float(np.median(seconds)),
     }
-
-
-def _contract(wrapped: Wrapped) -> Any:
-    if wrapped.contract is None:
-        raise ValueError("there is no gate, so no promise.")
-    return wrapped.contract
 
 
 def _page(card: dict[str, Any]) -> str:

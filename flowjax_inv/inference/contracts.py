@@ -47,7 +47,16 @@ def change_bound(changed: np.ndarray | int, images: int, confidence: float) -> n
 
 
 def least_images(max_clean_loss: float, confidence: float) -> int:
-    """Return how many images show a promise if none of them changes: (1 - loss)^n <= 1 - c."""
+    """Return how many images show a promise if none of them changes: (1 - loss)^n <= 1 - c.
+
+    Raises:
+        ValueError: if a number is not between 0 and 1.
+    """
+    if not 0 < max_clean_loss < 1 or not 0 < confidence < 1:
+        raise ValueError(
+            f"max_clean_loss={max_clean_loss}, confidence={confidence}; want both above 0 and "
+            "below 1."
+        )
     return math.ceil(math.log1p(-confidence) / math.log1p(-max_clean_loss))
 
 
@@ -71,11 +80,6 @@ def fit_gate(
             not show it.
     Source: Angelopoulos and others, Learn then test, 2021 (fixed sequences).
     """
-    if not 0 < max_clean_loss < 1 or not 0 < confidence < 1:
-        raise ValueError(
-            f"max_clean_loss={max_clean_loss}, confidence={confidence}; want both above 0 and "
-            "below 1."
-        )
     images = len(score)
     needed = least_images(max_clean_loss, confidence)
     if images < needed:

@@ -1,7 +1,7 @@
 """A frozen classifier that turns pictures back, and promises to leave upright ones alone.
 
-It works on the host, not under `jit`: what is left alone costs one call of the classifier, which
-may be any function, traceable or not.
+It works on the host, not under `jit`: an image that shows no evidence of another pose costs one
+call of the classifier, which may be any function, traceable or not.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ def off_pose_evidence(
     Returns:
         (N,) nats within +-20; below 0 where nothing is likelier than to leave the image alone.
     """
-    # A fixed set: Halton's would be no better for sixteen.
+    # The same points for every image, the identity first.
     near = jax.random.uniform(jax.random.key(0), (_NEAR, transform.dim), minval=-1.0)
     points = transform.identity + radius * near.at[0].set(0.0)
     inside = jnp.max(
@@ -129,14 +129,15 @@ class Wrapped:
         check_images(images)
         looks, evidence, likely = self._drawn(images, key)
         count = len(images)
-        tried = np.ones(count, bool) if self.contract is None else evidence > 0
+        gate = -np.inf if self.contract is None else self.contract.gate
+        tried = np.ones(count, bool) if self.contract is None else (evidence > 0) & (gate < np.inf)
         index = np.flatnonzero(tried)
         plain = self._probabilities(images, None, np.arange(count))
         acted = plain.copy()
         if len(index):
             acted[index] = self._probabilities(images, looks, index)
         score = gate_score(evidence, acted, plain)
-        acts = tried if self.contract is None else score > self.contract.gate
+        acts = tried if self.contract is None else tried & (score > gate)
         probabilities = np.where(acts[:, None], acted, plain)
         lost = ~np.all(np.isfinite(probabilities), axis=-1)
         best = np.argmax(np.where(lost[:, None], 0.0, probabilities), axis=-1)
@@ -269,5 +270,5 @@ def wrap(
             "calibration images; mend it, or leave them out."
         )
     changes = acted.prediction != plain.prediction
-    contract = fit_gate(plain.score, changes, max_clean_loss=max_clean_loss, confidence=confidence)
+    contract = fit_gate(acted.score, changes, max_clean_loss=max_clean_loss, confidence=confidence)
     return dataclasses.replace(open_gate, contract=contract)
