@@ -10,7 +10,13 @@ import numpy as np
 
 from experiments.trained import Trained
 from flowjax_inv.data.batches import padded_batches
-from flowjax_inv.inference import average_views, mean_shift, off_pose_evidence, view_logits
+from flowjax_inv.inference import (
+    average_views,
+    mean_shift,
+    most_likely,
+    off_pose_evidence,
+    view_logits,
+)
 
 __all__ = ["SHIFTS", "WAYS", "Ways", "over_batches"]
 
@@ -82,8 +88,7 @@ class Ways:
                 density, theta, log_prob, run.transform, radius=0.125
             )
             found["averaged"] = self._averaged(pixels, keys[1])
-            best = jnp.argmax(log_prob, axis=0)[None, :, None]
-            likely = jnp.take_along_axis(theta, best, axis=0)[0]
+            likely = most_likely(theta, log_prob)
             found["most likely"] = jax.nn.softmax(run.classify(run.transform(pixels, likely)))
             for name, shift in (("mean-shift, 10 steps", _PAPER), ("mean-shift to rest", rest)):
                 moved = self._shifted(shift, pixels, likely, keys[2])
@@ -104,8 +109,7 @@ class Ways:
             theta, log_prob = run.propose(pixels).sample_and_log_prob(
                 seed=key, sample_shape=(_DRAWS,)
             )
-            best = jnp.argmax(log_prob, axis=0)[None, :, None]
-            likely = jnp.take_along_axis(theta, best, axis=0)[0]
+            likely = most_likely(theta, log_prob)
             return {
                 name: jnp.argmax(run.classify(self._shifted(name, pixels, likely, key)), axis=-1)
                 for name in SHIFTS

@@ -21,7 +21,14 @@ from flowjax_inv.inference.shifting import (
     mean_offset,
     mean_shift,
 )
-from flowjax_inv.inference.wrapping import Answer, Wrapped, gate_score, off_pose_evidence, wrap
+from flowjax_inv.inference.wrapping import (
+    Answer,
+    Wrapped,
+    gate_score,
+    most_likely,
+    off_pose_evidence,
+    wrap,
+)
 
 __all__ = [
     "Adaptive",
@@ -41,6 +48,7 @@ __all__ = [
     "make_predict",
     "mean_offset",
     "mean_shift",
+    "most_likely",
     "off_pose_evidence",
     "predict",
     "predict_adaptive",

@@ -20,7 +20,15 @@ from flowjax_inv.inference.contracts import Contract, fit_gate
 from flowjax_inv.transforms import Transform
 from flowjax_inv.warps import check_name
 
-__all__ = ["ACTS", "Answer", "Wrapped", "gate_score", "off_pose_evidence", "wrap"]
+__all__ = [
+    "ACTS",
+    "Answer",
+    "Wrapped",
+    "gate_score",
+    "most_likely",
+    "off_pose_evidence",
+    "wrap",
+]
 
 ACTS = ("averaged", "aligned")
 _DRAWS = 100  # samples that the most likely theta is taken from
@@ -59,6 +67,12 @@ def off_pose_evidence(
     outside = jnp.where(jnp.max(away, axis=-1) > radius, log_prob, -jnp.inf)
     within = jnp.maximum(inside, jnp.max(jnp.where(outside == -jnp.inf, log_prob, -jnp.inf), 0))
     return jnp.clip(jnp.nan_to_num(jnp.max(outside, axis=0) - within), -_MOST, _MOST)
+
+
+def most_likely(theta: jax.Array, log_prob: jax.Array) -> jax.Array:
+    """Return, of samples theta (S, N, d) with log g (S, N), the most likely ones (N, d)."""
+    best = jnp.argmax(log_prob, axis=0)
+    return jnp.take_along_axis(theta, best[None, :, None], axis=0)[0]
 
 
 def gate_score(evidence: np.ndarray, acted: np.ndarray, plain: np.ndarray) -> np.ndarray:
@@ -248,11 +262,10 @@ def wrap(
     def draw(images: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         density: Any = propose(images)
         theta, log_prob = density.sample_and_log_prob(seed=key, sample_shape=(_DRAWS,))
-        best = jnp.argmax(log_prob, axis=0)
-        likely = jnp.take_along_axis(theta, best[None, :, None], axis=0)
-        looks = likely if act == "aligned" else theta[:num_samples]
+        likely = most_likely(theta, log_prob)
+        looks = likely[None] if act == "aligned" else theta[:num_samples]
         evidence = off_pose_evidence(density, theta, log_prob, transform, radius=radius)
-        return looks, evidence, likely[0]
+        return looks, evidence, likely
 
     open_gate = Wrapped(classify, draw, transform, act, batch_size, None)
     if max_clean_loss is None:
