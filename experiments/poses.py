@@ -45,7 +45,7 @@ def get_config(variant: str = "") -> defaults.Config:
     if variant == "digits":
         config.data.name, config.data.choice = "printed_digits", "first"
         config.data.train_size, config.data.test_size = 4_000, 500
-        config.objective.burn_in_epochs, config.train.epochs = 3, 18
+        config.objective.burn_in_epochs, config.train.epochs = 3, 15
         config.train.batch_size = 128
     if variant == "smoke":
         recipes.smoke(config)
