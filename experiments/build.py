@@ -87,6 +87,8 @@ def _mario_iggy(section: Config) -> DataSet:
 
 
 def _pictures(section: Config) -> DataSet:
+    if not section.dir:
+        raise ValueError("config.data.dir is empty; pictures want the folder they are in.")
     return user_pictures.picture_set(
         section.dir,
         size=section.size,

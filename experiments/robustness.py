@@ -240,7 +240,7 @@ def _held_out(run: Trained, count: int) -> Split | None:
     config = run.config.copy_and_resolve_references()
     if config.data.choice != "first" or not config.data.train_size:
         return None
-    config.data.train_size = 0
+    config.data.train_size, config.data.repeats = 0, 1  # repeats would put trained ones behind
     whole = build.data_set(config).train
     rest = Split(
         whole.images[run.config.data.train_size :], whole.labels[run.config.data.train_size :]

@@ -219,6 +219,7 @@ def train_and_evaluate(
         "test_images": len(data.test),
         "data_note": data.note,
         "paper": config.paper,
+        "pose_likelihood": config.objective.pose_likelihood,
         "coordinates": list(transform.names),
         "units": list(transform.units),
         "log_volume": results.get("log_volume", transform.dim * math.log(2.0)),

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from experiments import build, defaults
 from flowjax_inv.data import user_pictures as pictures
 from flowjax_inv.data.user_pictures import find_pictures, open_picture, padded, warped
 from flowjax_inv.transforms import Affine
@@ -106,3 +107,20 @@ def test_a_folder_becomes_a_set_without_labels(tmp_path) -> None:
     assert (both[:, 0] == 0).all()  # the canvas is square
     with pytest.raises(ValueError, match="holds 10 pictures that can be read; want more than 10"):
         pictures.picture_set(tmp_path, size=8, channels=1, train_size=10)
+    with pytest.raises(ValueError, match="channels is 2; want 1, grey, or 3"):
+        pictures.picture_set(tmp_path, size=8, channels=2)
+
+
+def test_made_and_read_sets_refuse_what_they_cannot_be() -> None:
+    config = defaults.get_config()
+    config.data.name = "pictures"
+    with pytest.raises(ValueError, match="config.data.dir is empty; pictures want the folder"):
+        build.data_set(config)
+    config.data.name, config.data.train_size = "printed_digits", 0
+    with pytest.raises(ValueError, match="train_size=0, test_size=600; want at least 1 of each"):
+        build.data_set(config)
+    config.data.train_size = config.data.test_size = 20
+    made = build.data_set(config)
+    assert made.train.images.shape == (20, 28, 28, 1)
+    assert (made.train.images.max(axis=(1, 2, 3)) > 150).all()
+    assert not (made.train.images == made.test.images).all()

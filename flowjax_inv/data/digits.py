@@ -22,7 +22,15 @@ def printed_digits(*, train_size: int, test_size: int, seed: int) -> DataSet:
 
     Returns:
         Images (N, 28, 28, 1), white on black; ten classes in turn.
+
+    Raises:
+        ValueError: if a size is below 1.
     """
+    if min(train_size, test_size) < 1:
+        raise ValueError(
+            f"train_size={train_size}, test_size={test_size}; want at least 1 of each: digits are "
+            "drawn, there is no whole set."
+        )
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 

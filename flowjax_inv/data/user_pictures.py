@@ -94,8 +94,11 @@ def picture_set(
         seed: of the order.
 
     Raises:
-        ValueError: if it is no folder, or holds too few pictures that can be read.
+        ValueError: if it is no folder, holds too few pictures that can be read, or there are
+            neither 1 nor 3 channels.
     """
+    if channels not in (1, 3):
+        raise ValueError(f"channels is {channels}; want 1, grey, or 3, colour.")
     images, lost = [], []
     for path in find_pictures(folder, deep=True):
         try:

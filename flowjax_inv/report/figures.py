@@ -93,7 +93,10 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
     if regression:
         key, words = "squared_error", "squared error"
     if density:
-        draw(loss, "loss", f"loss = {words} − alpha × bonus", GREY)
+        label = f"loss = {words} − alpha × bonus"
+        if results.get("pose_likelihood"):
+            label = "loss; after burn-in −log g of the pose"
+        draw(loss, "loss", label, GREY)
         draw(loss, key, f"{words} of sampled views", BLUE)
         draw(loss, f"{key}_original", f"{words} of images as they are", ORANGE)
     else:

@@ -214,6 +214,11 @@ def _sentence(run: Run) -> str:
     where = f" on {data}" if isinstance(data, str) and data else ""
     if not tables.has_density(run.results):
         return f"A classifier was trained{where} without any invariance (method “{method}”)."
+    if run.results.get("pose_likelihood"):
+        return (
+            f"Beside a frozen classifier, a density of the pose was learned{where} from images "
+            f"alone, taken as upright and turned by any angle (method “{method}”)."
+        )
     return (
         f"A classifier was trained{where} together with a density over transformations that is "
         f"predicted for every image (method “{method}”): as wide as it can be without "
