@@ -22,6 +22,7 @@ from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
+from flowjax_inv.distributions.circular import Circular
 from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.distributions.gaussian import ConditionalGaussian
@@ -55,6 +56,7 @@ NETWORKS = {
     "fixup_resnet": networks.FixupResNet,
     "layer13": networks.Layer13,
     "preact_resnet18": networks.PreActResNet18,
+    "polar_conv": networks.PolarConv,
     "outside": networks.Outside,
 }
 TRANSFORMS = {
@@ -69,6 +71,7 @@ DISTRIBUTIONS = {
     "instaaug": InstaAug,
     "gaussian": ConditionalGaussian,
     "flow": Flow,
+    "circular": Circular,
     "instaaug_lrp": InstaAugLRP,
     "flow_lrp": FlowLRP,
 }
@@ -216,8 +219,6 @@ def _embedding(config: Config, classes: int) -> nn.Module:
     section, embed = config.embedding, network(config, "embedding", classes=classes)
     if section.shrink > 1:
         embed = networks.Shrunk(embed, section.shrink)
-    if section.quarter_turns:
-        embed = networks.QuarterTurns(embed)
     return networks.CircularMask(embed) if section.circular_mask else embed
 
 

@@ -75,7 +75,8 @@ class Field:
 
 
 _NETWORKS = (
-    "simple_conv", "mlp", "lenet", "fixup_resnet", "layer13", "preact_resnet18", "outside",
+    "simple_conv", "mlp", "lenet", "fixup_resnet", "layer13", "preact_resnet18", "polar_conv",
+    "outside",
 )  # fmt: skip
 
 
@@ -84,7 +85,7 @@ def _network(name: str, features: int, width: int) -> dict[str, Field]:
         "name": Field(name, "network", choices=_NETWORKS),
         "features": Field(features, "length of the output; 0: one per class", low=0),
         "width": Field(width, "channels of the first convolution", low=1),
-        "batch_norm": Field(value=False, about="of simple_conv: normalise before every ReLU"),
+        "batch_norm": Field(value=False, about="of simple_conv, polar_conv: before every ReLU"),
         "hidden": Field((256, 256), "widths of an MLP's hidden layers", low=1),
         "activation": Field("", "empty: the network's own", choices=("", "relu", "tanh")),
         "conv": Field("auto", "how convolutions run", choices=("auto", "lax", "patches")),
@@ -173,7 +174,6 @@ FIELDS: dict[str, Any] = {
     "embedding": _network("simple_conv", features=32, width=8)
     | {
         "circular_mask": Field(value=False, about="it sees the inscribed disc alone"),
-        "quarter_turns": Field(value=False, about="it sees the four quarter turns one by one"),
         "shrink": Field(1, "pixels of a side that become one before it", low=1),
     },
     "distribution": {
@@ -187,6 +187,7 @@ FIELDS: dict[str, Any] = {
                 "instaaug",
                 "gaussian",
                 "flow",
+                "circular",
                 "instaaug_lrp",
                 "flow_lrp",
             ),

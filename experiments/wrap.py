@@ -121,7 +121,7 @@ def _config(
     config.classifier.name, config.classifier.function = "outside", classifier
     config.classifier.features = logits.shape[1]
     # About 16 pixels a side show which way is up.
-    config.embedding.shrink = max(1, round(size / 16))
+    config.embedding.shrink = max(2, round(size / 16))
     config.objective.burn_in_epochs = 0
     count = max(len(find_pictures(images, deep=True)) * 4 // 5, 1)
     config.train.batch_size = min(config.train.batch_size, count)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import laws_distributions as laws
@@ -12,8 +13,11 @@ from laws_distributions import Case, Pixels, case
 from flowjax_inv.distributions.base import ConditionalDistribution, bounded, unbounded
 from flowjax_inv.distributions.bases import GaussianMixture, UniformBox
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
+from flowjax_inv.distributions.circular import Circular
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.distributions.gaussian import ConditionalGaussian
+from flowjax_inv.networks import PolarConv
+from flowjax_inv.transforms import Affine
 
 
 def flow(dim: int, **fields: Any) -> ConditionalDistribution:
@@ -23,6 +27,10 @@ def flow(dim: int, **fields: Any) -> ConditionalDistribution:
 
 def gaussian(dim: int, **fields: Any) -> ConditionalDistribution:
     return ConditionalGaussian(dim=dim, embed=Pixels(), start_scale=0.5, **fields)
+
+
+def circular() -> ConditionalDistribution:
+    return Circular(dim=1, embed=nn.Sequential([Pixels(), nn.Dense(6)]))
 
 
 CASES = {
@@ -53,6 +61,7 @@ CASES = {
     "instaaug_2": lambda: InstaAug(dim=2, embed=Pixels(), start_half_range=(0.4,)),
     "gaussian_full_2": lambda: gaussian(2, covariance="full"),
     "gaussian_1": lambda: gaussian(1),
+    "circular_1": lambda: circular(),
 }
 # The gradient law needs samples whose gradient is exact: a mixture of several components has only
 # the straight-through one (see below), and 3-d quadrature is too coarse for differences.
@@ -67,6 +76,7 @@ GRADIENT_CASES = {
     "augerino_1": lambda: Augerino(dim=1, start_half_range=(0.4,)),
     "instaaug_1": lambda: InstaAug(dim=1, embed=Pixels(), start_half_range=(0.4,)),
     "gaussian_full_2": CASES["gaussian_full_2"],
+    "circular_1": CASES["circular_1"],
 }
 
 
@@ -273,6 +283,25 @@ def test_refusals(module: ConditionalDistribution, text: str) -> None:
         applied(module)
 
 
+def test_a_circular_density_turns_with_its_image() -> None:
+    """g(T - dT; A_dT I) = g(T; I), by the warp's own dT, whatever the weights."""
+    transform = Affine("rotation")
+    module = Circular(dim=1, embed=PolarConv(features=16, width=3))
+    images = jax.random.normal(jax.random.key(0), (2, 16, 16, 1))
+    variables = module.init(jax.random.key(1), images)
+    theta = jnp.linspace(-1.0, 1.0, 33)[:, None, None]
+    expected: Any = module.apply(variables, images)
+    for dtheta in (0.5, -0.5, 1.0):
+        turned: Any = module.apply(variables, transform(images, jnp.full((2, 1), dtheta)))
+        moved = jnp.mod(theta - dtheta + 1.0, 2.0) - 1.0
+        np.testing.assert_allclose(turned.log_prob(moved), expected.log_prob(theta), atol=1e-3)
+
+
+def test_circular_refuses_what_is_no_circle() -> None:
+    with pytest.raises(ValueError, match=r"got the coordinates \(a, b\); it serves a single one"):
+        Circular(dim=2, embed=Pixels(), periodic=(True, False), names=("a", "b"))
+
+
 @pytest.mark.parametrize("cls", [Augerino, InstaAug])
 def test_unknown_bonus_is_refused(cls: Any) -> None:
     embed: Any = {"embed": Pixels()} if cls is InstaAug else {}
@@ -282,8 +311,9 @@ def test_unknown_bonus_is_refused(cls: Any) -> None:
         bonus(cls(dim=1, **{"bonus": "volume"}, **embed))
 
 
-def test_circular_density_has_no_step_at_the_seam() -> None:
-    density = case("circle", CASES["spline_circle_1"]()).density()
+@pytest.mark.parametrize("name", ["spline_circle_1", "circular_1"])
+def test_circular_density_has_no_step_at_the_seam(name: str) -> None:
+    density = case("circle", CASES[name]()).density()
     left, right = (density.log_prob(jnp.full((3, 1), s * 0.99999)) for s in (-1, 1))
     np.testing.assert_allclose(left, right, atol=1e-3)
 

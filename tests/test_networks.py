@@ -17,13 +17,14 @@ from flowjax_inv.networks import (
     Layer13,
     LeNet,
     Outside,
+    PolarConv,
     PreActResNet18,
-    QuarterTurns,
     Shrunk,
     SimpleConv,
     find_function,
     max_pool_2x2,
 )
+from flowjax_inv.networks.polar import polar_image
 
 GOLDEN = np.load(Path(__file__).parent / "golden" / "networks.npz")
 
@@ -311,18 +312,43 @@ def test_the_circular_mask_hides_corners_and_nothing_else() -> None:
     np.testing.assert_array_equal(thin, images[:, :1])
 
 
-def test_quarter_turns_of_an_image_are_seen_one_by_one() -> None:
-    """Of a turned image the same four, one place on."""
-    inner: Any = lambda x, train: x.reshape(len(x), -1)  # noqa: E731
-    images = jax.random.normal(jax.random.key(0), (2, 5, 5, 3))
-    features = np.asarray(QuarterTurns(inner).apply({}, images)).reshape(2, 4, -1)
-    turned = QuarterTurns(inner).apply({}, jnp.rot90(images, 1, (1, 2)))
-    np.testing.assert_array_equal(features[:, 0], images.reshape(2, -1))
-    np.testing.assert_array_equal(
-        np.asarray(turned).reshape(2, 4, -1), np.roll(features, -1, axis=1)
-    )
-    with pytest.raises(ValueError, match="a quarter turn wants square ones"):
-        QuarterTurns(inner).apply({}, images[:, :4])
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("shape", [(2, 32, 32, 3), (2, 18, 18, 1)])
+def test_outputs_of_the_polar_network_turn_with_the_image(shape, batch_norm) -> None:
+    """Whatever the weights: a quarter turn moves the outputs by a quarter of the circle."""
+    network = PolarConv(features=16, width=3, batch_norm=batch_norm)
+    images = jax.random.normal(jax.random.key(0), shape)
+    variables = network.init(jax.random.key(1), images)
+
+    def scores(images: jax.Array) -> np.ndarray:
+        return np.asarray(network.apply(variables, images))
+
+    expected = scores(images)
+    assert np.ptp(expected, axis=1).min() > 0.01
+    turned = scores(jnp.rot90(images, 1, (1, 2)))
+    np.testing.assert_allclose(turned, np.roll(expected, -4, axis=1), atol=1e-4)
+    # Neither corners nor what a wide picture has beside its middle square are seen.
+    axis = jnp.linspace(-1.0, 1.0, shape[1])
+    outside = (axis**2 + axis[:, None] ** 2 > 1.3)[..., None]
+    np.testing.assert_allclose(scores(jnp.where(outside, 9.0, images)), expected, atol=1e-4)
+    wide = jnp.pad(images, ((0, 0), (0, 0), (3, 3), (0, 0)), constant_values=9.0)
+    np.testing.assert_allclose(scores(wide), expected, atol=1e-4)
+
+
+def test_a_ray_of_the_polar_image_points_against_its_turn() -> None:
+    """Bright to the right: theta = 0 reads it at -1, as a turn by -180 degrees leaves it."""
+    images = jnp.zeros((1, 16, 16, 1)).at[:, 7:9, 8:].set(1.0)
+    rays = np.asarray(polar_image(images, 8))[0, 1:, :, 0].mean(axis=0)
+    assert rays.argmax() == 4, "the ray of theta = 0 points to the right"
+    up = np.asarray(polar_image(jnp.rot90(images, 1, (1, 2)), 8))[0, 1:, :, 0].mean(axis=0)
+    assert up.argmax() == 2, "turned by 90 degrees the same is at -90"
+
+
+def test_the_polar_network_says_what_it_wants() -> None:
+    with pytest.raises(ValueError, match=r"PolarConv of 7 directions got .* even number"):
+        PolarConv(features=7).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
+    with pytest.raises(ValueError, match=r"\(1, 4, 32, 3\); it wants .* H, W >= 8"):
+        PolarConv(features=8).init(jax.random.key(0), jnp.zeros((1, 4, 32, 3)))
 
 
 def test_a_shrunk_image_is_of_means() -> None:

@@ -7,9 +7,10 @@ chooses how convolutions are computed, see `flowjax_inv.convolutions`. A new net
 here and one line in `experiments/build.py`.
 """
 
-from flowjax_inv.networks.inputs import CircularMask, QuarterTurns, Shrunk
+from flowjax_inv.networks.inputs import CircularMask, Shrunk
 from flowjax_inv.networks.outside import Outside, find_function
 from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
+from flowjax_inv.networks.polar import PolarConv
 from flowjax_inv.networks.pooling import max_pool_2x2
 from flowjax_inv.networks.residual import FixupResNet, PreActResNet18
 
@@ -20,8 +21,8 @@ __all__ = [
     "Layer13",
     "LeNet",
     "Outside",
+    "PolarConv",
     "PreActResNet18",
-    "QuarterTurns",
     "Shrunk",
     "find_function",
     "SimpleConv",
