@@ -356,7 +356,12 @@ def test_turned_and_aligned_tables(tmp_path: Path) -> None:
     rows = [{"class": "0", "spread_after_degrees": 8.0} | deviations]
     place = tmp_path / "poses" / "0"
     place.mkdir(parents=True)
-    found = {"ways": {"plain": way, "averaged": way}, "gates": {"averaged": gate}}
+    found = {
+        "ways": {"plain": way, "averaged": way},
+        "gates": {"averaged": gate},
+        "turn_degrees": 10.0,
+        "class_sizes": [30, 20, 20],
+    }
     (place / "robustness.json").write_text(json.dumps(found))
     for name, alike in (("mnist", False), ("x", True)):
         aligned = {"classes": rows, "alike": alike, "degrees": 45.0}
@@ -366,5 +371,9 @@ def test_turned_and_aligned_tables(tmp_path: Path) -> None:
         assert readme.aligned_table(tmp_path).split("\n")[2] == f"| poses | 1 | {by} | {expected} |"
         (place / f"alignment_{name}.json").unlink()
     plain, averaged = readme.turned_table(tmp_path).split("\n")[2:]
-    assert plain == "| poses | 1 | plain | 70.0 | 35.0 | – | – | – | – | 1.50 |"
-    assert averaged == "| poses | 1 | averaged | 70.0 | 35.0 | 69.0 | 50.0 | 1.0 | 2.0 | 1.50 |"
+    assert plain == "| poses | 1 | plain | 70.0 | 35.0 | – | – | – | – | ±10° | 1.500 | – |"
+    gated = "69.0 | 50.0 | 1.0 | 2.0"
+    assert averaged == f"| poses | 1 | averaged | 70.0 | 35.0 | {gated} | ±10° | 1.500 | – |"
+    # The smallest third of a long tail: here the last class.
+    (place / "robustness.json").write_text(json.dumps(found | {"class_sizes": [30, 20, 10]}))
+    assert readme.turned_table(tmp_path).endswith("| ±10° | 1.500 | 2.000 |")

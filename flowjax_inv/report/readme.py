@@ -6,7 +6,7 @@ that only some seeds have says how many, a figure that none has is a dash.
 
 import shlex
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,7 @@ def images_table(root: Path) -> str:
 
 _TURNED_HEADS = (
     "run", "seeds", "way", "upright (%)", "C8 (%)", "gated: upright (%)", "gated: C8 (%)",
-    "gated: changed (%)", "promised (%)", "divergence (nats)",
+    "gated: changed (%)", "promised (%)", "turned by", "divergence (nats)", "of the tail",
 )  # fmt: skip
 
 
@@ -176,8 +176,8 @@ def turned_table(root: Path) -> str:
             free = [seed["ways"][way] for seed in seeds]
             gated = [seed["gates"].get(way, {}) for seed in seeds]
             divergence = [
-                {"mean": statistics.fmean(x for x in way["divergence"] if x is not None)}
-                for way in free
+                _divergences(way["divergence"], seed["class_sizes"])
+                for way, seed in zip(free, seeds, strict=True)
             ]
             cells = [
                 name,
@@ -191,10 +191,20 @@ def turned_table(root: Path) -> str:
                         ("max_clean_loss", 1),
                     )
                 ),
-                spread(divergence, "mean", 1.0, 2),
+                f"±{seeds[0]['turn_degrees']:g}°",
+                *(spread(divergence, key, 1.0, 3) for key in ("all", "tail")),
             ]  # fmt: skip
             lines.append(markdown_line(cells))
     return "\n".join(lines) if kept else ""
+
+
+def _divergences(by_class: Sequence[float | None], sizes: Sequence[int]) -> dict[str, float]:
+    """Return the mean over classes and, where sizes differ twofold, over the smallest third."""
+    known = [(size, x) for size, x in zip(sizes, by_class, strict=True) if x is not None]
+    tail = [x for _, x in sorted(known)[: max(1, len(known) // 3)]]
+    means = {"all": statistics.fmean(x for _, x in known)}
+    uneven = max(sizes) >= 2 * min(sizes)
+    return means | ({"tail": statistics.fmean(tail)} if uneven else {})
 
 
 def aligned_table(root: Path) -> str:
