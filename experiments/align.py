@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.command_line import leave
+from experiments.program_cache import keep_compiled_programs
 from experiments.trained import Trained, load_run
 from flowjax_inv.alignment import Alignment, align
 from flowjax_inv.data.user_pictures import find_pictures, open_picture, padded, warped
@@ -158,6 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--num_samples", type=int, default=100, help="per picture and step")
     parser.add_argument("--step_size", type=float, default=0.1, help="share of the mean per step")
     parsed = parser.parse_args(arguments)
+    keep_compiled_programs()
     fields = {name: getattr(parsed, name) for name in ("steps", "num_samples", "step_size")}
     try:
         counts = align_folder(parsed.workdir, parsed.images, parsed.out, **fields)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.command_line import leave
+from experiments.program_cache import keep_compiled_programs
 from experiments.run_folder import RunFolder, environment
 from experiments.trained import Trained, load_run
 from flowjax_inv import metrics
@@ -153,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--step_size", type=float, default=_STEP_SIZE, help="share of the mean")
     parser.add_argument("--num_samples", type=int, default=_SAMPLES, help="per image and step")
     parsed = parser.parse_args(arguments)
+    keep_compiled_programs()
     try:
         found = align_classes(**vars(parsed))
     except (ValueError, OSError) as error:

@@ -21,6 +21,7 @@ import numpy as np
 
 from experiments import build
 from experiments.command_line import leave
+from experiments.program_cache import keep_compiled_programs
 from experiments.run_folder import RunFolder, environment
 from experiments.trained import Trained, load_run
 from experiments.turning import WAYS, Ways, over_batches
@@ -265,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--max_clean_loss", type=float, default=0.01, help="that the gate promises")
     parser.add_argument("--confidence", type=float, default=0.95, help="of the promise")
     parsed = parser.parse_args(arguments)
+    keep_compiled_programs()
     fields = {name: value for name, value in vars(parsed).items() if name != "workdir"}
     try:
         found = measure(parsed.workdir, **fields)

@@ -22,6 +22,7 @@ from ml_collections import config_flags
 from experiments import build, defaults, densities, evaluate
 from experiments.allocator import keep_freed_memory
 from experiments.command_line import UsageError, check_arguments, leave, portable
+from experiments.program_cache import keep_compiled_programs
 from experiments.progress import Progress
 from experiments.run_folder import RunFolder, environment
 from experiments.straighten import straighten
@@ -262,6 +263,7 @@ def _main(argv: Sequence[str]) -> None:
         leave(UsageError(f"unexpected argument {argv[1]}; write --flag=value."))
     logging.set_verbosity(logging.WARNING)  # orbax tells its life at INFO
     keep_freed_memory()
+    keep_compiled_programs()
     path, _, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
     workdir = _WORKDIR.value or f"runs/{'_'.join(filter(None, (Path(path).stem, variant)))}"
     command = shlex.join(["python", "-m", "experiments.run", *portable(sys.argv[1:])])

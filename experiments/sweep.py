@@ -33,6 +33,7 @@ from experiments.command_line import (
     portable,
     unknown_field,
 )
+from experiments.program_cache import keep_compiled_programs
 from experiments.report import compare_runs
 from experiments.run_folder import RunFolder
 from flowjax_inv.report.formats import setting
@@ -261,6 +262,7 @@ def _main(argv: Sequence[str]) -> None:
         leave(UsageError(f"unexpected argument {argv[1]}; put the grid in quotes: {_EXAMPLE}."))
     logging.set_verbosity(logging.WARNING)  # orbax tells its life at INFO
     keep_freed_memory()
+    keep_compiled_programs()
     config = flags.FLAGS["config"]
     path, _, variant = config_flags.get_config_filename(config).partition(":")
     name = "_".join(filter(None, (Path(path).stem, variant)))

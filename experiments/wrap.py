@@ -26,6 +26,7 @@ import numpy as np
 from experiments import build, defaults, poses
 from experiments.allocator import keep_freed_memory
 from experiments.command_line import leave
+from experiments.program_cache import keep_compiled_programs
 from experiments.robustness import CLOSED
 from experiments.run import train_and_evaluate
 from experiments.run_folder import RunFolder
@@ -213,6 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--confidence", type=float, default=0.95, help="of the promise")
     parsed = parser.parse_args(arguments)
     keep_freed_memory()
+    keep_compiled_programs()
     sys.path.insert(0, "")  # a classifier may lie in the folder the command is given in
     given = ["--classifier", parsed.classifier, "--images", "FOLDER"]
     command = shlex.join(["python", "-m", "experiments.wrap", *given])

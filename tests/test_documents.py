@@ -5,6 +5,8 @@ import importlib
 import inspect
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,13 @@ def test_imports_run_downward() -> None:
     for room in report_and_inference:
         for path in (ROOT / "flowjax_inv").glob(f"{room}*/*.py"):
             assert "training" not in path.read_text().split("import", 1)[-1].split("\n\n\n")[0]
+
+
+def test_who_imports_mean_shift_waits_for_jax_alone() -> None:
+    slow = "{'distrax', 'flax', 'optax', 'scipy.stats'}"
+    code = f"import sys, flowjax_inv.inference; print(*{slow} & {{*sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.strip()
 
 
 def test_publish_copies_and_refuses(tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """Predictions averaged over sampled views, of a given number or of as many as it takes."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from __future__ import annotations
 
-import distrax
-import flax.linen as nn
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from flowjax_inv.transforms import Transform
+
+if TYPE_CHECKING:  # slow to import, and only named
+    import distrax
+    import flax.linen as nn
 
 __all__ = [
     "Adaptive",

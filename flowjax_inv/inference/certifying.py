@@ -1,9 +1,10 @@
 """What a density promises: how far an averaged prediction can change when an image is moved."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-import distrax
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
@@ -11,6 +12,9 @@ from jax.typing import ArrayLike
 
 from flowjax_inv.inference.averaging import check_images, view_logits
 from flowjax_inv.transforms import Transform
+
+if TYPE_CHECKING:  # slow to import, and only named
+    import distrax
 
 __all__ = ["InvarianceBound", "invariance_bound", "sampled_extremes"]
 

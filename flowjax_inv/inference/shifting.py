@@ -1,10 +1,10 @@
 """Straightening images: mean-shift towards where a density is centred, and a density's modes."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-import distrax
-import flax.linen as nn
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -13,6 +13,10 @@ from flowjax_inv.inference.averaging import check_images
 from flowjax_inv.noise import SPREADS, SpreadKey, repeat_key
 from flowjax_inv.transforms import Transform, wrap
 from flowjax_inv.warps import check_name
+
+if TYPE_CHECKING:  # slow to import, and only named
+    import distrax
+    import flax.linen as nn
 
 __all__ = ["Shifted", "density_modes", "make_mean_shift", "mean_offset", "mean_shift"]
 

@@ -4,12 +4,13 @@ It works on the host, not under `jit`: an image that shows no evidence of anothe
 call of the classifier, which may be any function, traceable or not.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import distrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +20,9 @@ from flowjax_inv.inference.averaging import check_images, check_logits
 from flowjax_inv.inference.contracts import Contract, fit_gate
 from flowjax_inv.transforms import Transform
 from flowjax_inv.warps import check_name
+
+if TYPE_CHECKING:  # slow to import, and only named
+    import distrax
 
 __all__ = [
     "ACTS",

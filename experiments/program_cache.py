@@ -1,0 +1,26 @@
+"""Compiled programs, kept in the user's cache folder: the second start of a command is faster."""
+
+import jax
+import platformdirs
+
+__all__ = ["keep_compiled_programs"]
+
+_MOST_BYTES = 1 << 30  # then those that were not used for longest go
+
+
+def keep_compiled_programs() -> None:
+    """Let JAX keep what it compiles, small programs too, and find it again in the next process.
+
+    A folder that is set already (JAX_COMPILATION_CACHE_DIR) stays; where the user's cache folder
+    cannot be written nothing is kept.
+    """
+    if jax.config.jax_compilation_cache_dir:
+        return
+    folder = platformdirs.user_cache_path("flowjax_inv") / "jax"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_compilation_cache_max_size", _MOST_BYTES)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
