@@ -1,5 +1,7 @@
 """Compiled programs, kept in the user's cache folder: the second start of a command is faster."""
 
+from typing import Any
+
 import jax
 import platformdirs
 
@@ -14,13 +16,14 @@ def keep_compiled_programs() -> None:
     A folder that is set already (JAX_COMPILATION_CACHE_DIR) stays; where the user's cache folder
     cannot be written nothing is kept.
     """
-    if jax.config.jax_compilation_cache_dir:
+    config: Any = jax.config  # whose options type checkers do not know
+    if config.jax_compilation_cache_dir:
         return
     folder = platformdirs.user_cache_path("flowjax_inv") / "jax"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_compilation_cache_max_size", _MOST_BYTES)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    config.update("jax_compilation_cache_dir", str(folder))
+    config.update("jax_compilation_cache_max_size", _MOST_BYTES)
+    config.update("jax_persistent_cache_min_compile_time_secs", 0)
