@@ -219,7 +219,9 @@ def _embedding(config: Config, classes: int) -> nn.Module:
     section, embed = config.embedding, network(config, "embedding", classes=classes)
     if section.shrink > 1:
         embed = networks.Shrunk(embed, section.shrink)
-    return networks.CircularMask(embed) if section.circular_mask else embed
+    if section.circular_mask:
+        embed = networks.CircularMask(embed)
+    return networks.Noisy(embed, section.noise) if section.noise else embed
 
 
 def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> Controller:

@@ -174,6 +174,7 @@ FIELDS: dict[str, Any] = {
     "embedding": _network("simple_conv", features=32, width=8)
     | {
         "circular_mask": Field(value=False, about="it sees the inscribed disc alone"),
+        "noise": Field(0.0, "standard deviation of what training lays over its images", low=0),
         "shrink": Field(1, "pixels of a side that become one before it", low=1),
     },
     "distribution": {

@@ -25,10 +25,11 @@ def get_config(variant: str = "") -> defaults.Config:
     config.objective.pose_likelihood = True
     config.objective.burn_in_epochs, config.train.epochs = 6, 18
     config.distribution.name, config.objective.average = "circular", "losses"
-    # It sees the inscribed disc alone, for empty corners would give the angle away, and means over
-    # 2x2 pixels, for so would the traces of interpolation.
+    # It sees the inscribed disc alone, means over 2x2 pixels, and noise over them: empty corners,
+    # traces of interpolation and the grid of a compression would all give the angle away.
     embedding = config.embedding
     embedding.name, embedding.batch_norm, embedding.shrink = "polar_conv", True, 2
+    embedding.noise = 0.3
     embedding.width, embedding.features = 32, 72
     # Of the paper's flow, --config.distribution.name=flow, on the same network. Many modes: an
     # aeroplane has none that it must be in. They start all round the circle.

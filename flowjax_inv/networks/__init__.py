@@ -7,7 +7,7 @@ chooses how convolutions are computed, see `flowjax_inv.convolutions`. A new net
 here and one line in `experiments/build.py`.
 """
 
-from flowjax_inv.networks.inputs import CircularMask, Shrunk
+from flowjax_inv.networks.inputs import CircularMask, Noisy, Shrunk
 from flowjax_inv.networks.outside import Outside, find_function
 from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
 from flowjax_inv.networks.polar import PolarConv
@@ -20,6 +20,7 @@ __all__ = [
     "FixupResNet",
     "Layer13",
     "LeNet",
+    "Noisy",
     "Outside",
     "PolarConv",
     "PreActResNet18",
