@@ -7,11 +7,12 @@ import platformdirs
 
 __all__ = ["keep_compiled_programs"]
 
-_MOST_BYTES = 1 << 30  # then those that were not used for longest go
-
-
 def keep_compiled_programs() -> None:
-    """Let JAX keep what it compiles, small programs too, and find it again in the next process.
+    """Let JAX keep what it compiles, and find it again in the next process.
+
+    Small programs too: there are many, and all of a run's are a few megabytes. The folder may be
+    deleted at any time. It has no bound: where JAX keeps one, it reads a file of every entry
+    whenever it adds another, and a process killed in between leaves it out of order for good.
 
     A folder that is set already (JAX_COMPILATION_CACHE_DIR) stays; where the user's cache folder
     cannot be written nothing is kept.
@@ -25,5 +26,4 @@ def keep_compiled_programs() -> None:
     except OSError:
         return
     config.update("jax_compilation_cache_dir", str(folder))
-    config.update("jax_compilation_cache_max_size", _MOST_BYTES)
     config.update("jax_persistent_cache_min_compile_time_secs", 0)

@@ -23,8 +23,6 @@ def _set_environment() -> None:
     # Compiled programs are kept between runs, small ones too; `make clean` removes them.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    # Bounded caches are locked: else one worker may read what another has half written.
-    os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(4 << 30))
     # No window, and no font list in the user's home.
     os.environ["MPLBACKEND"] = "Agg"
     os.environ.setdefault("MPLCONFIGDIR", str(CACHE / "matplotlib"))

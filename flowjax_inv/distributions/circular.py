@@ -19,7 +19,8 @@ class LinearOnCircle(distrax.Distribution):
         g(theta) = K / 2 ((1 - f) p_k + f p_{k+1}),  f = (theta - theta_k) K / 2
 
     with p = softmax(scores). It is the flow theta = F^-1(u), u ~ U[0, 1], F quadratic between the
-    theta_k: samples carry the gradient to the scores.
+    theta_k. Samples carry no gradient: by F^-1 all would move when mass does anywhere, and the
+    losses of far apart modes would not be compared.
 
     Args:
         scores: (N, K).
@@ -57,12 +58,12 @@ class LinearOnCircle(distrax.Distribution):
         def at(values: jax.Array) -> jax.Array:
             return _at(values, index)
 
-        # The rest r of u solves p_k f + (p_{k+1} - p_k) f^2 / 2 = r; this form never cancels.
+        # The rest r of u solves p_k f + (p_{k+1} - p_k) f^2 / 2 = r; in this form nothing cancels.
         rest = jnp.maximum(u - jnp.where(index > 0, at(jnp.roll(ends, 1, axis=-1)), 0.0), 0.0)
         p, q = at(left), at(right)
-        root = jnp.sqrt(jnp.maximum(p**2 + 2.0 * (q - p) * rest, 1e-30))
-        inside = jnp.clip(2.0 * rest / (p + root), 0.0, 1.0)
-        theta = (-1.0 + 2.0 * (index + inside) / bins)[..., None]
+        root = jnp.sqrt(jnp.maximum(p**2 + 2.0 * (q - p) * rest, 0.0))
+        inside = jnp.clip(2.0 * rest / jnp.maximum(p + root, 1e-30), 0.0, 1.0)
+        theta = jax.lax.stop_gradient(-1.0 + 2.0 * (index + inside) / bins)[..., None]
         return theta, self.log_prob(theta)
 
     def log_prob(self, value: jax.Array) -> jax.Array:
@@ -92,13 +93,17 @@ class Circular(ConditionalDistribution):
     """Density on one circle, linear between values that the network gives: `LinearOnCircle`.
 
     Nothing stands between network and density. So with `networks.PolarConv`, whose outputs turn
-    with the image, g(theta - dtheta; A_dtheta I) = g(theta; I) by construction.
+    with the image, g(theta - dtheta; A_dtheta I) = g(theta; I) by construction: every turned copy
+    of an image is sent to the same poses. That is so for "which way is up?", and not where turning
+    an image far enough gives it another class: there take a network that sees pixels.
 
     Attributes:
         embed: network of images to scores (N, K), of the turns theta_k = -1 + 2 k / K.
         periodic: (True,), from the transform: one coordinate, which is a circle.
         names: of the coordinates, for the refusal.
     """
+
+    reparameterized = False
 
     embed: nn.Module
     periodic: Sequence[bool] = (True,)
