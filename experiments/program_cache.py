@@ -7,6 +7,7 @@ import platformdirs
 
 __all__ = ["keep_compiled_programs"]
 
+
 def keep_compiled_programs() -> None:
     """Let JAX keep what it compiles, and find it again in the next process.
 
