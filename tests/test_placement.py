@@ -43,6 +43,7 @@ def train(
     mirror: bool = False,
     reparameterized: bool = True,
     spy: bool = False,
+    guarded: bool = False,
     **objective: Any,
 ) -> training.TrainState:
     place = Placement(jax.devices()[:devices], cast("Literal['jit', 'pmap']", parallel))
@@ -68,7 +69,13 @@ def train(
     state = place.replicate(state)
     images, labels = place.replicate((IMAGES, LABELS))
     for number in range(steps):
-        state = step(state, images, labels, (np.arange(8) + 8 * number) % 24)
+        indices: Any = (np.arange(8) + 8 * number) % 24
+        if guarded and number:  # compiled by now
+            indices = place.divide(indices)
+            with jax.transfer_guard("disallow"):
+                state = step(state, images, labels, indices)
+        else:
+            state = step(state, images, labels, indices)
     jax.block_until_ready(state)
     jax.effects_barrier()
     return state
@@ -101,6 +108,14 @@ SOME = [s if s[0] == 4 else pytest.param(*s, marks=pytest.mark.slow) for s in SP
 def test_one_step_is_the_same_step(devices: int, parallel: str) -> None:
     fields: dict[str, Any] = {"copies": 2, "mirror": True}
     assert_equal(train(devices, parallel, **fields), reference(1, **fields))
+
+
+def test_a_step_reads_nothing_back_and_is_given_indices_alone() -> None:
+    """The images lie on the devices; what a step needs of the host is placed before it."""
+    guarded = train(4, steps=3, guarded=True)
+    assert int(guarded.step) == 3
+    with jax.transfer_guard("disallow"), pytest.raises(Exception, match="Disallowed .* transfer"):
+        _ = guarded.step * 2.5  # what the guard is for
 
 
 @pytest.mark.slow
