@@ -16,6 +16,7 @@ from flowjax_inv.networks import (
     FixupResNet,
     Layer13,
     LeNet,
+    Noisy,
     Outside,
     PolarConv,
     PreActResNet18,
@@ -349,6 +350,16 @@ def test_the_polar_network_says_what_it_wants() -> None:
         PolarConv(features=7).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
     with pytest.raises(ValueError, match=r"\(1, 4, 32, 3\); it wants .* H, W >= 8"):
         PolarConv(features=8).init(jax.random.key(0), jnp.zeros((1, 4, 32, 3)))
+
+
+def test_noise_is_shown_in_training_alone() -> None:
+    inner: Any = lambda x, train: x  # noqa: E731
+    images = jnp.zeros((4, 40, 40, 3))
+    noisy = Noisy(inner, 0.3)
+    np.testing.assert_array_equal(noisy.apply({}, images), images)
+    seen = np.asarray(noisy.apply({}, images, train=True, rngs={"dropout": jax.random.key(0)}))
+    np.testing.assert_allclose(seen.std(), 0.3, rtol=0.02)
+    assert abs(np.corrcoef(seen[0].ravel(), seen[1].ravel())[0, 1]) < 0.05
 
 
 def test_a_shrunk_image_is_of_means() -> None:
