@@ -30,8 +30,8 @@ class PolarConv(nn.Module):
         conv: how convolutions are computed, see `flowjax_inv.convolutions`.
         axis_name: axis of `pmap` over which batch statistics are averaged.
 
-    Convention: show it means over 2x2 pixels (`Shrunk`). From single ones it reads how a picture
-        was interpolated, and by that its angle up to quarter turns.
+    Convention: show it means over 2x2 pixels and, in training, noise (`Shrunk`, `Noisy`); else it
+        reads a picture's angle from how it was interpolated and compressed.
     Source: ours; Esteves et al., Polar transformer networks, 2018, read a picture about an origin
         that they learn, to classify it.
     """
