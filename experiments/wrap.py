@@ -121,7 +121,7 @@ def _config(
     config.data.mean, config.data.std = (0.0,), (1.0,)
     config.classifier.name, config.classifier.function = "outside", classifier
     config.classifier.features = logits.shape[1]
-    config.embedding.noise *= 0.25  # of intensities, which deviate by about that much
+    config.embedding.noise = 0.075  # of intensities, which deviate by a quarter
     # About 16 pixels a side show which way is up.
     config.embedding.shrink = max(2, round(size / 16))
     config.objective.burn_in_epochs = 0
