@@ -25,8 +25,8 @@ def get_config(variant: str = "") -> defaults.Config:
     config.objective.pose_likelihood = True
     config.objective.burn_in_epochs, config.train.epochs = 6, 18
     config.distribution.name, config.objective.average = "circular", "losses"
-    # It sees the inscribed disc alone, means over 2x2 pixels, and noise over them: empty corners,
-    # traces of interpolation and the grid of a compression would all give the angle away.
+    # It sees no corners, means over 2x2 pixels, and noise over them: what is empty, traces of
+    # interpolation and the grid of a compression would all give the angle away.
     embedding = config.embedding
     embedding.name, embedding.batch_norm, embedding.shrink = "polar_conv", True, 2
     embedding.noise = 0.3

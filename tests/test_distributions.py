@@ -61,7 +61,7 @@ CASES = {
     "instaaug_2": lambda: InstaAug(dim=2, embed=Pixels(), start_half_range=(0.4,)),
     "gaussian_full_2": lambda: gaussian(2, covariance="full"),
     "gaussian_1": lambda: gaussian(1),
-    "circular_1": lambda: circular(),
+    "circular_1": circular,
 }
 # The gradient law needs samples whose gradient is exact: a mixture of several components has only
 # the straight-through one (see below), and 3-d quadrature is too coarse for differences.

@@ -21,7 +21,7 @@ class PolarConv(nn.Module):
     polar image of K / 2 rays; conv3x3 c; conv3x3 2c; conv3x3 2c, pool 2 radii; conv3x3 2c; radii
     joined: linear 4c; two residual convolutions over rays, of 5 neighbours and of 9 spread over the
     whole circle; linear 2. ReLU after all but the last. Rays are padded round the circle, radii
-    with zeros. What lies outside the inscribed disc is not seen.
+    with zeros. What lies more than a pixel outside the inscribed disc is not seen.
 
     Attributes:
         features: K, even.
@@ -56,7 +56,7 @@ class PolarConv(nn.Module):
                 x = nn.BatchNorm(
                     use_running_average=not train,
                     use_fast_variance=False,
-                    momentum=0.95,
+                    momentum=0.95,  # runs of few epochs: the statistics must keep up
                     axis_name=self.axis_name,
                     name=f"norm_{name}",
                 )(x)
