@@ -26,6 +26,7 @@ from flowjax_inv.distributions.circular import Circular
 from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.distributions.gaussian import ConditionalGaussian
+from flowjax_inv.feed import Feed
 from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
 from flowjax_inv.training import Controller
@@ -39,6 +40,7 @@ __all__ = [
     "controller",
     "data_set",
     "distribution",
+    "feed",
     "network",
     "normalization",
     "objective",
@@ -160,6 +162,19 @@ def placement(config: Config) -> Placement:
     chosen = Placement(tuple(devices[:wanted]), config.parallel)
     chosen.check(config.train.batch_size, "config.train.batch_size")
     return chosen
+
+
+def feed(
+    config: Config,
+    images: np.ndarray,
+    targets: np.ndarray,
+    order: Callable[[int], np.ndarray],
+    *,
+    end: int,
+) -> Feed:
+    """Return what gives every step its batch, as `config.resident` says."""
+    resident = {"auto": None, "yes": True, "no": False}[config.resident]
+    return Feed(images, targets, order, end=end, placement=placement(config), resident=resident)
 
 
 def normalization(config: Config) -> Normalization:

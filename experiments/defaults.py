@@ -116,6 +116,11 @@ FIELDS: dict[str, Any] = {
     "paper": Field("", "the paper's figure and where it stands, for tables and the report"),
     "parallel": Field("jit", "how devices share a batch", choices=("jit", "pmap")),
     "num_devices": Field(0, "devices used, the first ones; 0: all", low=0),
+    "resident": Field(
+        "auto",
+        "whether the train images stay on the devices; auto: if they fill a quarter at most",
+        choices=("auto", "yes", "no"),
+    ),
     "data": {
         "name": Field(
             "mario_iggy",
@@ -341,7 +346,7 @@ def get_config() -> Config:
 
 
 # Where and on what a run happens, not what it is: a run may go on elsewhere.
-PLACES = ("parallel", "num_devices", "data.dir")
+PLACES = ("parallel", "num_devices", "resident", "data.dir")
 
 
 def without_places(config: Config) -> dict[str, Any]:

@@ -73,6 +73,14 @@ def train_and_evaluate(
     per_epoch = steps_per_epoch(len(data.train), batch)
     total = per_epoch * config.train.epochs
     burn_in = per_epoch * config.objective.burn_in_epochs
+    order = functools.partial(
+        batch_indices,
+        size=len(data.train),
+        batch_size=batch,
+        seed=config.seed,
+        shuffle=config.train.shuffle,
+    )
+    feed = build.feed(config, data.train.images, targets, order, end=total)
     optimizer = build.optimizer(config, total_steps=total, steps_per_epoch=per_epoch)
     controller = build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch)
 
@@ -97,7 +105,6 @@ def train_and_evaluate(
         objective=objective,
     )
     state = place.replicate(state)
-    images, targets = place.replicate((data.train.images, targets))
     sizes = {
         f"parameters_{name}": sum(leaf.size for leaf in jax.tree.leaves(params))
         for name, params in state.params.items()
@@ -113,6 +120,7 @@ def train_and_evaluate(
         normalization=normalization,
         mirror=config.data.mirror,
         placement=place,
+        resident=feed.resident,
     )
     step_fn, burn_in_fn = make_step(), make_step(burn_in=True)
     take_totals = jax.jit(training.take_totals, donate_argnums=0)
@@ -159,7 +167,7 @@ def train_and_evaluate(
                 "lower a learning rate, or set config.optimizer.*.clip_norm."
             )
 
-    with Checkpoints(folder.checkpoints_path, plain) as checkpoints:
+    with feed, Checkpoints(folder.checkpoints_path, plain) as checkpoints:
         begin = 0
         if checkpoints.latest_step() is not None:
             state = checkpoints.restore(state)
@@ -171,15 +179,8 @@ def train_and_evaluate(
         first_step_seconds = None
         try:
             for done in range(begin, total):
-                indices = batch_indices(
-                    done,
-                    size=len(data.train),
-                    batch_size=batch,
-                    seed=config.seed,
-                    shuffle=config.train.shuffle,
-                )
                 fn = burn_in_fn if done < burn_in else step_fn
-                state = fn(state, images, targets, indices)
+                state = fn(state, *feed(done))
                 if first_step_seconds is None:
                     jax.block_until_ready(state.step)
                     first_step_seconds = time.perf_counter() - started

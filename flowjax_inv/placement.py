@@ -85,35 +85,49 @@ class Placement:
         """Average over devices, inside a body; under `jit` a mean is global already."""
         return lax.pmean(tree, AXIS) if self.parallel == "pmap" else tree
 
-    def compile(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        """Compile body(state, images, labels, indices) -> state; the state is donated.
+    @property
+    def least_memory(self) -> float:
+        """Bytes of the device that has least; infinite where a device does not tell (CPU)."""
+        stats = [device.memory_stats() or {} for device in self.devices]
+        return min(float(each.get("bytes_limit", np.inf)) for each in stats)
+
+    def compile(self, body: Callable[..., Any], *, resident: bool = True) -> Callable[..., Any]:
+        """Compile body(state, images, labels[, indices]) -> state; the state is donated.
 
         Args:
-            body: under "pmap" it sees its device's part of the indices and must return the same
+            body: under "pmap" it sees its device's part of the batch and must return the same
                 state everywhere.
+            resident: whether images and labels are the whole set and indices choose the batch;
+                else they are the batch, and there are no indices.
 
         Returns:
-            A function of the replicated state, all images and labels (replicated), and the (N,)
-            indices of the batch, in host memory or anywhere.
+            A function of the replicated state and either all images and labels (replicated) with
+            the (N,) indices of the batch, or the N images and labels of the batch; what is divided
+            among the devices may lie in host memory or anywhere.
         """
+        divided = (False, False, False, True) if resident else (False, True, True)
         if self.parallel == "jit":
             whole = NamedSharding(self.mesh, PartitionSpec())
             parts = NamedSharding(self.mesh, PartitionSpec(AXIS))
             return jax.jit(
                 body,
                 donate_argnums=0,
-                in_shardings=(whole, whole, whole, parts),
+                in_shardings=tuple(parts if each else whole for each in divided),
                 out_shardings=whole,
             )
         mapped = jax.pmap(
             body,
             axis_name=AXIS,
-            in_axes=(None, None, None, 0),
+            in_axes=tuple(0 if each else None for each in divided),
             out_axes=None,
             donate_argnums=0,
             devices=list(self.devices),
         )
-        count = len(self.devices)
-        return lambda state, images, labels, indices: mapped(
-            state, images, labels, np.asarray(indices).reshape(count, -1)
+
+        def fold(array: Any) -> Any:
+            array = array if isinstance(array, jax.Array) else np.asarray(array)
+            return array.reshape(len(self.devices), -1, *array.shape[1:])
+
+        return lambda *args: mapped(
+            *(fold(arg) if each else arg for arg, each in zip(args, divided, strict=True))
         )

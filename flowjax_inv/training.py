@@ -140,11 +140,14 @@ def make_step(
     normalization: Normalization = Normalization(),  # noqa: B008  # frozen
     mirror: bool = False,
     placement: Placement | None = None,
-) -> Callable[[TrainState, jax.Array, jax.Array, jax.typing.ArrayLike], TrainState]:
+    resident: bool = True,
+) -> Callable[..., TrainState]:
     """Return the compiled step: (state, all images, all labels, indices) -> state, state donated.
 
     The whole set stays on the device as uint8 and is indexed inside the step; nothing is read
-    back. Copies are one axis beside the batch, folded into it for the classifier together with the
+    back. If it is not `resident`, (state, images, labels) of the batch.
+
+    Copies are one axis beside the batch, folded into it for the classifier together with the
     original images, so that batch statistics are over all of them.
 
     The samples of an example hang on the run's key, the step, the example's place in the batch and
@@ -161,6 +164,7 @@ def make_step(
         normalization: of stored pixels, before the warp.
         mirror: swap left and right of every image with probability 1/2, before all else.
         placement: devices; None takes all of them under jit.
+        resident: see above, and `feed.Feed`.
 
     Raises:
         ValueError: if the distribution's samples carry no gradient and `objective.average` mixes
@@ -377,13 +381,18 @@ def make_step(
         return loss, (metrics, {"classifier": classifier_stats, "distribution": density_stats})
 
     def body(
-        state: TrainState, images: jax.Array, labels: jax.Array, indices: jax.typing.ArrayLike
+        state: TrainState,
+        images: jax.Array,
+        labels: jax.Array,
+        indices: jax.typing.ArrayLike | None = None,
     ) -> TrainState:
-        batch = normalization(images[indices])
+        if indices is not None:
+            images, labels = images[indices], labels[indices]
+        batch = normalization(images)
         if mirror:
             batch = mirror_at_random(batch, row_keys(state, _STREAM_MIRROR, batch.shape[0]))
         (_, (metrics, stats)), gradients = jax.value_and_grad(loss_fn, has_aux=True)(
-            state.params, state, batch, labels[indices]
+            state.params, state, batch, labels
         )
         gradients, metrics = place.mean((gradients, metrics))
         metrics |= {"steps": jnp.ones(()), "gradient_norm": optax.tree.norm(gradients)}
@@ -403,4 +412,4 @@ def make_step(
             totals={name: state.totals[name] + metrics[name] for name in objective.logged},
         )
 
-    return place.compile(body)
+    return place.compile(body, resident=resident)

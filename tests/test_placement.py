@@ -15,6 +15,7 @@ import pytest
 from flowjax_inv import training
 from flowjax_inv.controllers import EntropyBand
 from flowjax_inv.distributions.flow import Flow
+from flowjax_inv.feed import Feed
 from flowjax_inv.networks import SimpleConv
 from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
@@ -44,6 +45,7 @@ def train(
     reparameterized: bool = True,
     spy: bool = False,
     guarded: bool = False,
+    resident: bool = True,
     **objective: Any,
 ) -> training.TrainState:
     place = Placement(jax.devices()[:devices], cast("Literal['jit', 'pmap']", parallel))
@@ -64,18 +66,22 @@ def train(
     Spy.seen.clear()
     step = training.make_step(
         network(3), distribution, (Spy if spy else Affine)("rotation"), optimizer, controller,
-        Objective(**objective), mirror=mirror, placement=place,
+        Objective(**objective), mirror=mirror, placement=place, resident=resident,
     )  # fmt: skip
     state = place.replicate(state)
-    images, labels = place.replicate((IMAGES, LABELS))
-    for number in range(steps):
-        indices: Any = (np.arange(8) + 8 * number) % 24
-        if guarded and number:  # compiled by now
-            indices = place.divide(indices)
-            with jax.transfer_guard("disallow"):
-                state = step(state, images, labels, indices)
-        else:
-            state = step(state, images, labels, indices)
+
+    def order(number: int) -> np.ndarray:
+        return (np.arange(8) + 8 * number) % 24
+
+    with Feed(IMAGES, LABELS, order, end=steps, placement=place, resident=resident) as feed:
+        for number in range(steps):
+            images, labels, *indices = feed(number)
+            if guarded and number:  # compiled by now
+                indices = map(place.divide, indices)
+                with jax.transfer_guard("disallow"):
+                    state = step(state, images, labels, *indices)
+            else:
+                state = step(state, images, labels, *indices)
     jax.block_until_ready(state)
     jax.effects_barrier()
     return state
@@ -115,6 +121,16 @@ def test_a_step_reads_nothing_back_and_is_given_indices_alone() -> None:
     assert int(guarded.step) == 3
     with jax.transfer_guard("disallow"), pytest.raises(Exception, match="Disallowed .* transfer"):
         _ = guarded.step * 2.5  # what the guard is for
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("devices", "parallel"), [(4, "jit"), (4, "pmap")])
+def test_a_set_that_is_sent_batch_by_batch_trains_alike(devices: int, parallel: str) -> None:
+    fields: dict[str, Any] = {"copies": 2, "mirror": True, "steps": 2}
+    sent = train(devices, parallel, resident=False, **fields)
+    held = train(devices, parallel, **fields)
+    for a, b in zip(jax.tree.leaves(sent.params), jax.tree.leaves(held.params), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.slow
