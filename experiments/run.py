@@ -3,7 +3,8 @@
     python -m experiments.run --config=experiments/mario_iggy.py --workdir=runs/mario_iggy
 
 The same command continues a run that was stopped. Fields change on the command line:
---config.controller.value=0.3; experiments/defaults.py lists them all.
+--config.controller.value=0.3; experiments/defaults.py lists them all. With --profile=20:30 steps 20
+to 29 are traced, and the report shows where their time went.
 """
 
 import functools
