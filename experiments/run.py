@@ -3,7 +3,8 @@
     python -m experiments.run --config=experiments/mario_iggy.py --workdir=runs/mario_iggy
 
 The same command continues a run that was stopped. Fields change on the command line:
---config.controller.value=0.3; experiments/defaults.py lists them all.
+--config.controller.value=0.3; experiments/defaults.py lists them all. With --profile=20:30 steps 20
+to 29 are traced, and the report shows where their time went.
 """
 
 import functools
@@ -22,6 +23,7 @@ from ml_collections import config_flags
 from experiments import build, defaults, densities, evaluate
 from experiments.allocator import keep_freed_memory
 from experiments.command_line import UsageError, check_arguments, leave, portable
+from experiments.profiling import Profile, steps_of
 from experiments.program_cache import keep_compiled_programs
 from experiments.progress import Progress
 from experiments.run_folder import RunFolder, environment
@@ -36,10 +38,11 @@ __all__ = ["train_and_evaluate"]
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Experiment file, e.g. FILE.py:smoke.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; default runs/NAME.")
+_PROFILE = flags.DEFINE_string("profile", "", "A:B: trace the steps A to B - 1, for the report.")
 
 
 def train_and_evaluate(
-    config: defaults.Config, workdir: str | Path, *, command: str = ""
+    config: defaults.Config, workdir: str | Path, *, command: str = "", profile: str = ""
 ) -> dict[str, Any]:
     """Run an experiment from where it stands to its report.
 
@@ -48,12 +51,15 @@ def train_and_evaluate(
         workdir: folder of the run; a stopped run of the same config continues there, a finished
             one is left alone.
         command: how to repeat it, for the report.
+        profile: "A:B" traces the steps A to B - 1, and the report shows where their time went;
+            changes no result.
 
     Returns:
         The content of results.json.
 
     Raises:
-        ValueError: if a field is out of range, or the folder holds a run of another config.
+        ValueError: if a field or `profile` is out of range, or the folder holds a run of another
+            config.
         FloatingPointError: if a logged loss is not finite.
     """
     started = time.perf_counter()
@@ -73,14 +79,7 @@ def train_and_evaluate(
     per_epoch = steps_per_epoch(len(data.train), batch)
     total = per_epoch * config.train.epochs
     burn_in = per_epoch * config.objective.burn_in_epochs
-    order = functools.partial(
-        batch_indices,
-        size=len(data.train),
-        batch_size=batch,
-        seed=config.seed,
-        shuffle=config.train.shuffle,
-    )
-    feed = build.feed(config, data.train.images, targets, order, end=total)
+    profiled = steps_of(profile, total=total, burn_in=burn_in)
     optimizer = build.optimizer(config, total_steps=total, steps_per_epoch=per_epoch)
     controller = build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch)
 
@@ -88,7 +87,8 @@ def train_and_evaluate(
     earlier = folder.read_json("environment.json")
     finished = folder.results_of(plain)
     if finished is not None:
-        print(f"already finished: {_report(folder, command)}")
+        late = "; not profiled: take an empty folder" if profiled else ""
+        print(f"already finished: {_report(folder, command)}{late}")
         return finished
     if folder.read_json("config.json") is None:
         folder.write_json("config.json", {"command": command, **plain})
@@ -105,6 +105,14 @@ def train_and_evaluate(
         objective=objective,
     )
     state = place.replicate(state)
+    order = functools.partial(
+        batch_indices,
+        size=len(data.train),
+        batch_size=batch,
+        seed=config.seed,
+        shuffle=config.train.shuffle,
+    )
+    feed = build.feed(config, data.train.images, targets, order, end=total)
     sizes = {
         f"parameters_{name}": sum(leaf.size for leaf in jax.tree.leaves(params))
         for name, params in state.params.items()
@@ -167,7 +175,11 @@ def train_and_evaluate(
                 "lower a learning rate, or set config.optimizer.*.clip_norm."
             )
 
-    with feed, Checkpoints(folder.checkpoints_path, plain) as checkpoints:
+    with (
+        feed,
+        Checkpoints(folder.checkpoints_path, plain) as checkpoints,
+        Profile(profiled, folder) as traced,
+    ):
         begin = 0
         if checkpoints.latest_step() is not None:
             state = checkpoints.restore(state)
@@ -180,7 +192,7 @@ def train_and_evaluate(
         try:
             for done in range(begin, total):
                 fn = burn_in_fn if done < burn_in else step_fn
-                state = fn(state, *feed(done))
+                state = traced.call(done, fn, state, *feed(done))
                 if first_step_seconds is None:
                     jax.block_until_ready(state.step)
                     first_step_seconds = time.perf_counter() - started
@@ -267,9 +279,11 @@ def _main(argv: Sequence[str]) -> None:
     keep_compiled_programs()
     path, _, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
     workdir = _WORKDIR.value or f"runs/{'_'.join(filter(None, (Path(path).stem, variant)))}"
-    command = shlex.join(["python", "-m", "experiments.run", *portable(sys.argv[1:])])
+    command = shlex.join(
+        ["python", "-m", "experiments.run", *portable(sys.argv[1:], besides=("profile",))]
+    )
     try:
-        train_and_evaluate(_CONFIG.value, workdir, command=command)
+        train_and_evaluate(_CONFIG.value, workdir, command=command, profile=_PROFILE.value)
     except (ValueError, FloatingPointError, OSError) as error:
         leave(error)
     except KeyboardInterrupt:

@@ -1,4 +1,8 @@
-"""The train state and the one step body that every method shares."""
+"""The train state and the one step body that every method shares.
+
+Named scopes mark the parts of the step; they change no value, and a trace of a run is read by them
+(experiments/profiling.py).
+"""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -198,15 +202,20 @@ def make_step(
     def apply(
         module: nn.Module, params: Params, stats: Params, images: jax.Array, key: jax.Array
     ) -> tuple[Any, Params]:
-        result: Any = module.apply(
-            {"params": params, "batch_stats": stats},
-            images,
-            train=not (frozen and module is classifier),
-            mutable=["batch_stats"],
-            rngs={"dropout": key},
-        )
+        with jax.named_scope("classifier" if module is classifier else "density"):
+            result: Any = module.apply(
+                {"params": params, "batch_stats": stats},
+                images,
+                train=not (frozen and module is classifier),
+                mutable=["batch_stats"],
+                rngs={"dropout": key},
+            )
         output, changed = result
         return output, changed.get("batch_stats", stats)
+
+    @jax.named_scope("warp")
+    def warp(images: jax.Array, theta: jax.Array) -> jax.Array:
+        return transform(images, theta)
 
     def row_keys(state: TrainState, stream: int, batch: int) -> jax.Array:
         """Return one key per image, by its place in the whole batch."""
@@ -214,6 +223,7 @@ def make_step(
         rows = place.global_index(batch) + jnp.arange(batch)
         return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
 
+    @jax.named_scope("density")
     def draw(density: Any, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return theta (n, N, d) and log g (n, N)."""
 
@@ -236,10 +246,12 @@ def make_step(
             return jax.random.uniform(key, (transform.dim,), minval=-reach, maxval=reach)
 
         delta = jax.vmap(draw_one)(keys)
-        moved, stats = propose(images=transform(images, delta))
+        moved, stats = propose(images=warp(images, delta))
         there = wrap(jax.lax.stop_gradient(theta) - delta, transform.periodic)
         # Where the density has no mass the logarithm says nothing to it, and must stay finite.
-        cost = -jnp.mean(jnp.maximum(moved.log_prob(there), _LEAST_LOG_PROB))
+        with jax.named_scope("density"):
+            log_prob = moved.log_prob(there)
+        cost = -jnp.mean(jnp.maximum(log_prob, _LEAST_LOG_PROB))
         return cost, moved, stats
 
     def classify(
@@ -261,7 +273,7 @@ def make_step(
             params: Params, stats: Params, images: jax.Array, theta: jax.Array, originals: int
         ) -> tuple[jax.Array, Params]:
             batch, images = images.shape[0], images[:, None]
-            views = transform(images, jnp.moveaxis(theta, 0, 1))
+            views = warp(images, jnp.moveaxis(theta, 0, 1))
             if originals:
                 views = jnp.concatenate([images, views], axis=1)
             seen = views.reshape(-1, *images.shape[2:])
@@ -294,7 +306,7 @@ def make_step(
             if objective.reject_distorted:
                 keys = row_keys(state, _STREAM_COPIES, batch)
                 theta = jax.vmap(lambda k: jax.random.uniform(k, (transform.dim,), minval=-1.0))
-                seen = jnp.concatenate([images, transform(images, theta(keys))])
+                seen = jnp.concatenate([images, warp(images, theta(keys))])
             logits, classifier_stats = apply(
                 classifier, params["classifier"], stats["classifier"], seen, key_dropout
             )
@@ -361,7 +373,8 @@ def make_step(
         value = loss
         if not distribution.reparameterized:
             each = jax.vmap(lambda x: objective.cost(x[None], labels, "losses"))(logits)
-            score, added = distribution.scored(density, theta, log_prob)
+            with jax.named_scope("density"):
+                score, added = distribution.scored(density, theta, log_prob)
             loss = loss + score_function_term(
                 each + alpha * added,
                 score,
@@ -386,18 +399,20 @@ def make_step(
         labels: jax.Array,
         indices: jax.typing.ArrayLike | None = None,
     ) -> TrainState:
-        if indices is not None:
-            images, labels = images[indices], labels[indices]
-        batch = normalization(images)
-        if mirror:
-            batch = mirror_at_random(batch, row_keys(state, _STREAM_MIRROR, batch.shape[0]))
+        with jax.named_scope("batch"):
+            if indices is not None:
+                images, labels = images[indices], labels[indices]
+            batch = normalization(images)
+            if mirror:
+                batch = mirror_at_random(batch, row_keys(state, _STREAM_MIRROR, batch.shape[0]))
         (_, (metrics, stats)), gradients = jax.value_and_grad(loss_fn, has_aux=True)(
             state.params, state, batch, labels
         )
         gradients, metrics = place.mean((gradients, metrics))
         metrics |= {"steps": jnp.ones(()), "gradient_norm": optax.tree.norm(gradients)}
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
-        params: Any = optax.apply_updates(state.params, updates)
+        with jax.named_scope("optimizer"):
+            updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+            params: Any = optax.apply_updates(state.params, updates)
         if frozen:  # momentum and weight decay would move it still
             params = {**params, "classifier": state.params["classifier"]}
         follows = not burn_in and distribution.has_density

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.projections.polar import PolarAxes
 
-from flowjax_inv.report import figures, page, reading, rendering
+from flowjax_inv.report import figures, page, reading, rendering, step_time
 from flowjax_inv.report.evaluation import wrap
 
 HALF_RANGE = 90.0
@@ -166,6 +166,25 @@ def test_page_says_the_headline(report: Path) -> None:
     assert "No alarms" in words
     assert "Alarm." not in words
     assert "python -m x" in words
+
+
+def test_page_shows_where_the_time_of_a_step_goes(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    parts = {"warp": 0.02, "classifier": 0.05, "other": 0.001}
+    profile = {"first_step": 20, "last_step": 29, "seconds_per_step": 0.08}
+    (folder / "profile.json").write_text(json.dumps(profile | {"parts_seconds_per_step": parts}))
+    text = " ".join(Page(page.write_report(folder).read_text()).words)
+    assert "Where a step's time goes" in text
+    assert "A step took 80.0 ms from its call to its result" in text
+    assert "steps 20 to 29" in text
+    assert (folder / "figures" / "step_time.png").is_file()
+    (panel,) = step_time.step_time(profile | {"parts_seconds_per_step": parts}).axes
+    widths = [cast(Any, bar).get_width() for bar in panel.patches]
+    np.testing.assert_allclose(widths, [50, 20, 1, 9])  # and 9 ms of nothing
+    (folder / "profile.json").write_text(json.dumps(profile | {"parts_seconds_per_step": {}}))
+    text = page.write_report(folder).read_text()
+    assert "the trace does not say which operations ran. A step took 80.0 ms" in text
+    assert not (folder / "figures" / "step_time.png").exists()
 
 
 def test_page_shows_alarms(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
 def _sections(run: Run, folder: Path) -> Iterator[Section]:
     """Draw one figure after the other; one that cannot be drawn says why instead."""
     # Here, because matplotlib takes half a second to import.
-    from flowjax_inv.report import discovery, figures, straightened
+    from flowjax_inv.report import discovery, figures, step_time, straightened
 
     folder.mkdir(exist_ok=True)
     evaluation: Mapping[str, np.ndarray] = run.evaluation or {}
@@ -171,9 +171,21 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
         caption,
         lambda: figures.learning_curves(run.metrics, run.results),
     )
-    chosen = [*(poses if tables.poses_known(run.results) else images), curves]
+    chosen: list[_Plot] = [*(poses if tables.poses_known(run.results) else images), curves]
     if not tables.has_density(run.results) and run.evaluation is None:
         chosen = [curves]
+    if run.profile:
+        chosen.append(
+            (
+                "step_time",
+                "Where a step's time goes",
+                f"{step_time.in_words(run.profile)} While several operations run at once, each "
+                "gets an equal share of the time; forward and backward count together, what the "
+                "compiler fused counts where it ends. Times depend on the machine and on what "
+                "else it was doing.",
+                lambda: step_time.step_time(run.profile),
+            )
+        )
     absent = {"translation", "entries", "straightened"} - set(evaluation)
     if not tables.poses_known(run.results):
         absent |= {"density"} if "rotation_degrees" not in evaluation else set()
@@ -185,7 +197,7 @@ def _sections(run: Run, folder: Path) -> Iterator[Section]:
         (folder / f"{name}.png").unlink(missing_ok=True)
     for name, title, caption, draw in chosen:
         path = folder / f"{name}.png"
-        if name != "curves" and run.evaluation is None:
+        if name not in ("curves", "step_time") and run.evaluation is None:
             path.unlink(missing_ok=True)
             yield Section(title, caption, missing=f"Not drawn: {run.evaluation_note}.")
             continue

@@ -39,6 +39,7 @@ class Run:
         results: flat names to numbers.
         evaluation: arrays of `evaluation.npz`; None when it is not there or cannot be read.
         evaluation_note: one line that says why there is no evaluation, else empty.
+        profile: how long the parts of a step took; empty when no steps were traced.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Run:
     results: Mapping[str, Any]
     evaluation: Mapping[str, np.ndarray] | None
     evaluation_note: str
+    profile: Mapping[str, Any]
 
 
 def read_run(workdir: Path | str) -> Run:
@@ -59,7 +61,7 @@ def read_run(workdir: Path | str) -> Run:
         workdir: the folder of a finished run.
 
     Returns:
-        Its contents; `environment.json` and `evaluation.npz` may be missing.
+        Its contents; `environment.json`, `evaluation.npz` and `profile.json` may be missing.
 
     Raises:
         IncompleteRunError: if the folder, config, metrics or results are missing.
@@ -72,7 +74,7 @@ def read_run(workdir: Path | str) -> Run:
             f"{folder} has no {', '.join(missing)}; a report needs {', '.join(NEEDED)}: "
             "let the run finish, or give the folder of another run"
         )
-    environment = folder / "environment.json"
+    environment, profile = folder / "environment.json", folder / "profile.json"
     evaluation, note = read_evaluation(folder / "evaluation.npz")
     return Run(
         name=folder.resolve().name,
@@ -82,6 +84,7 @@ def read_run(workdir: Path | str) -> Run:
         results=read_object(folder / "results.json"),
         evaluation=evaluation,
         evaluation_note=note,
+        profile=read_object(profile) if profile.is_file() else {},
     )
 
 
