@@ -5,7 +5,8 @@
 Training needs the derivative in the matrices (boxes), not in the images: both sides take that one.
 Beside it, as gather_ms, our own time with `method="gather"`, and beside the affine values, as
 taps_ms, what XLA takes to read the four taps and sum them with indices and weights that lie ready:
-no way of writing the warp in XLA's gathers can be faster than that.
+no way of writing the warp in XLA's gathers can be faster than that. Beside crops, as products_ms,
+that of `method="products"`.
 """
 
 import functools
@@ -106,6 +107,11 @@ def _rows(
     if kind == "affine":
         calls[0]["taps"] = _taps(images, guide)
         calls[1]["gather"] = lambda: jax.block_until_ready(gradient(by_gather, *ours_in))
+    else:
+        products = functools.partial(warps.crop, method="products")
+        multiplied = jax.jit(products)
+        calls[0]["products"] = lambda: jax.block_until_ready(multiplied(*ours_in[:2]))
+        calls[1]["products"] = lambda: jax.block_until_ready(gradient(products, *ours_in))
     for name, layout in LAYOUTS.items():
         batch, cotangent = (
             torch.from_numpy(array).permute(0, 3, 1, 2).contiguous(memory_format=layout)
@@ -142,7 +148,7 @@ def _rows(
         seconds = timing.measure(call, repeats=repeats)
         beside = {
             f"{name}_ms": statistics.median(seconds.pop(name)) * 1e3
-            for name in ("taps", "gather")
+            for name in ("taps", "gather", "products")
             if name in seconds
         }
         row = timing.compare(seconds) | {"work": work, "difference": d}

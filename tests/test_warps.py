@@ -76,14 +76,15 @@ def test_gather_and_flat_are_map_coordinates(padding, align_corners):
 
 
 @rules
-def test_crop_is_warp(padding, align_corners):
+@pytest.mark.parametrize("method", ["products", "flat"])
+def test_crop_is_warp(method, padding, align_corners):
     rng = np.random.default_rng(1)
     images = rng.normal(size=(2, 8, 11, 3)).astype(np.float32)
     options = {"padding": padding, "align_corners": align_corners}
     weights = rng.normal(size=(len(BOXES), *images.shape)).astype(np.float32)
     boxes = BOXES[:, None]
     cut, d_images, d_boxes = value_and_gradients(
-        partial(warps.crop, **options), images, boxes, weights
+        partial(warps.crop, method=method, **options), images, boxes, weights
     )
     warped, d_images_2, d_matrices = value_and_gradients(
         partial(warps.warp, **options), images, as_matrices(boxes), weights
@@ -307,6 +308,7 @@ FLOATS, EYE = np.zeros((2, 4, 5, 3), np.float32), np.eye(3, dtype=np.float32)
             r"padding='zero'.*did you mean one of zeros, border",
         ),
         (lambda: warps.crop(FLOATS, BOXES[0], padding="x"), ValueError, r"one of zeros, border"),
+        (lambda: warps.crop(FLOATS, BOXES[0], method="x"), ValueError, r"one of auto, products"),
     ],
 )
 def test_refusals(call, error, text):
