@@ -206,7 +206,7 @@ def main(arguments: Sequence[str]) -> None:
             flush=True,
         )
     with open(given.out, "w", encoding="utf-8") as file:
-        content = {"benchmark": "cost", "devices": DEVICES, "rows": rows, **environment()}
+        content = {"benchmark": "cost", "assumed": DEVICES, "rows": rows, **environment()}
         json.dump(content, file, indent=2)
         file.write("\n")
 

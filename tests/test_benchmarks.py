@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
-from benchmarks import timing
+from benchmarks import cost, page, timing
 
 ROOT = Path(__file__).parents[1]
 
@@ -103,3 +104,29 @@ def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
     assert rows
     assert all(row["ratio"] > 0 for row in rows)
     assert done.stdout.startswith("| ratio")
+
+
+def test_the_page_is_made_from_the_stored_results() -> None:
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run python -m benchmarks.page"
+
+
+def test_a_page_of_nothing_has_no_section(tmp_path: Path) -> None:
+    assert page.page(tmp_path).count("#") == 1
+
+
+def test_operations_are_counted_by_shapes() -> None:
+    """A convolution skips its padding; a loop counts as often as it runs."""
+    images, kernel = np.zeros((2, 8, 8, 3), np.float32), np.zeros((3, 3, 3, 5), np.float32)
+
+    def convolve(x: jax.Array, k: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    inside = (8 * 3 - 2) ** 2  # taps of the 64 pixels that lie in the picture
+    assert cost.count(convolve, images, kernel) == (2 * 2 * inside * 3 * 5, 2 * 64 * 5)
+
+    def power(x: jax.Array) -> jax.Array:
+        return jax.lax.scan(lambda y, _: (y @ x, None), x, None, length=3)[0]
+
+    assert cost.count(power, np.zeros((4, 4), np.float32)) == (3 * 2 * 4**3, 3 * 16)

@@ -1,0 +1,145 @@
+"""Write docs/performance.md from benchmarks/results/: python -m benchmarks.page."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.timing import RESULTS, table
+
+__all__ = ["page"]
+
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+RATIOS = ("warp", "flow", "step", "predict", "convolution")
+
+
+def page(results: Path = RESULTS) -> str:
+    """Return the page: what every benchmark printed, losses beside wins.
+
+    Args:
+        results: folder of the JSON files; one that is missing has no section.
+    """
+    read = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
+    parts = [
+        "# Performance\n\nMade by `python -m benchmarks.page` from `benchmarks/results/`, one "
+        "command each; what is compared, and how: [benchmarks/README.md](../benchmarks/README.md)."
+    ]
+    if ratios := [name for name in RATIOS if name in read]:
+        parts.append(
+            "## Beside PyTorch\n\nRatio: time of theirs / time of ours; above 1 we are faster. "
+            "Allocator `keep`: freed memory is kept, on both sides, as `experiments.run` does."
+        )
+    for name in ratios:
+        content = read[name]
+        parts.append(f"### `python -m benchmarks.{name}`\n\n{_machine(content['environment'])}")
+        parts.append(table(content["rows"]))
+    for name, title, section in (
+        ("start", "Start", _start),
+        ("memory", "Memory of a step", _memory),
+        ("devices", "Simulated devices", _devices),
+        ("cost", "What a step costs, on paper", _cost),
+        ("tried", "What did not help", _tried),
+    ):
+        if name in read:
+            parts += [f"## {title}", section(read[name])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _machine(environment: dict[str, Any]) -> str:
+    parts = [
+        environment.get("processor") or environment["machine"],
+        f"{environment['usable_processors']} cores",
+        f"Python {environment['python']}",
+        *(f"{name} {environment[name]}" for name in ("jax", "torch") if name in environment),
+        f"commit {environment['git_commit'][:8]}",
+    ]
+    return ", ".join(parts) + "."
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def _start(content: dict[str, Any]) -> str:
+    rows = [(row["what"], f"{row['seconds']:.2f}") for row in content["rows"]]
+    about = f"`python -m benchmarks.start`, {content['config']}. {_machine(content)}"
+    return f"{about}\n\n" + _rows(("what", "seconds, median"), rows)
+
+
+def _memory(content: dict[str, Any]) -> str:
+    rows = [
+        (row["copies_per_chunk"] or "all", f"{row['temporaries_mib']:.0f}",
+         f"{row['peak_mib']:.0f}", f"{row['seconds_per_step']:.2f}")
+        for row in content["rows"]
+    ]  # fmt: skip
+    one = content["rows"][0]
+    about = (
+        f"`python -m benchmarks.memory`, {content['config']}: {one['batch']} images x "
+        f"{one['copies']} copies, so many at a time (`objective.copies_per_chunk`). "
+        f"{_machine(content)}"
+    )
+    head = ("copies at a time", "temporaries, MiB", "peak of the process, MiB", "seconds per step")
+    return f"{about}\n\n" + _rows(head, rows)
+
+
+def _devices(content: dict[str, Any]) -> str:
+    about = (
+        "`python -m benchmarks.devices`: one batch divided among threads that share this machine's "
+        f"cores; over one: the price of dividing. {_machine(content)}"
+    )
+    rows = [
+        (row["step"], row["devices"],
+         *(f"{row[f'{how}_{what}']:.{digits}f}"
+           for how in ("jit", "pmap") for what, digits in (("ms", 1), ("over_one", 2))))
+        for row in content["rows"]
+    ]  # fmt: skip
+    head = ("step", "devices", "jit, ms", "over one", "pmap, ms", "over one")
+    return f"{about}\n\n" + _rows(head, rows)
+
+
+def _cost(content: dict[str, Any]) -> str:
+    devices = content["assumed"]
+    counts = list(content["rows"][0]["predicted_ms"][next(iter(devices))])
+    rows = [
+        (
+            row["config"], row["side"], row["copies"], row["couplings"],
+            f"{row['flops_per_image'] / 1e6:.1f}",
+            f"{row['flops_per_image'] / row['xla_flops_per_image']:.2f}",
+            f"{row['share_of_classifier']:.0%}",
+            f"{row['bytes_per_image'] / 1e6:.1f}",
+            f"{row['bytes_per_image'] / row['xla_bytes_per_image']:.2f}",
+        )
+        for row in content["rows"]
+    ]  # fmt: skip
+    predicted = [
+        (
+            row["config"], row["side"], row["copies"], row["couplings"], row["batch"],
+            *(f"{row['predicted_ms'][name][n]:.2f}" for name in devices for n in counts),
+        )
+        for row in content["rows"]
+    ]  # fmt: skip
+    shape = ("experiment", "side", "copies", "couplings")
+    head = (*shape, "MFLOP / image", "/ XLA's", "classifier", "MB / image", "/ XLA's")
+    assumed = "; ".join(
+        f"{name}: {d['flops'] / 1e12:.0f} TFLOP/s, {d['bandwidth'] / 1e12:.2f} TB/s of memory, "
+        f"{d['link'] / 1e9:.0f} GB/s and {1e6 * d['latency']:.0f} µs of a link"
+        for name, d in devices.items()
+    )
+    return (
+        "`python -m benchmarks.cost`; the formulas and what XLA counts otherwise stand in its "
+        f"head. Per image of the batch.\n\n{_rows(head, rows)}\n\n"
+        "Milliseconds of a step of so many images **on each** device, as a roofline with the sum "
+        f"of the gradients after it. Not measured. Assumed: {assumed}.\n\n"
+        + _rows((*shape, "images", *(f"{n} {name}" for name in devices for n in counts)), predicted)
+    )
+
+
+def _tried(content: dict[str, Any]) -> str:
+    rows = [(row["where"], row["what"], row["figure"]) for row in content["rows"]]
+    return f"{content['about']}\n\n" + _rows(("where", "tried", "measured"), rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"{PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
