@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from flowjax_inv.transforms import Transform
 
@@ -131,7 +132,7 @@ def _few_at_a_time(classify: Callable[[jax.Array], jax.Array], images: jax.Array
     a program is exported for any batch, and M is no number.
     """
     count, single = images.shape[0], jax.default_backend() == "cpu" and jax.device_count() == 1
-    counted = isinstance(images, jax.core.Tracer) and isinstance(count, int)
+    counted = isinstance(images, Tracer) and isinstance(count, int)
     if not (single and counted and count > _AT_A_TIME):
         return classify(images)
     parts = math.ceil(count / _AT_A_TIME)
