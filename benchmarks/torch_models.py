@@ -128,21 +128,34 @@ class SquashedFlow:
         """Map z (n, N, d) given the embedding (N, E): theta, log |d theta / dz| (n, N)."""
         log_det = torch.zeros(z.shape[:-1])
         for layer in range(self.layers):
-            kernel = p[f"coupling{layer}/kernel0"]
-            # The embedding's share once per image, and only the outputs that are used.
-            context = torch.addmm(p[f"coupling{layer}/bias0"], embedding, kernel[self.dim :])
-            kept, moved = z[..., : self.kept], z[..., self.kept :]
-            hidden = torch.relu(kept @ kernel[: self.kept] + context)
-            outputs = hidden @ p[f"coupling{layer}/kernel1"][:, 2 * self.kept :]
-            outputs = outputs + p[f"coupling{layer}/bias1"][2 * self.kept :]
-            cap = self.log_scale_cap
-            log_scale = cap * torch.tanh(outputs[..., 1::2] / cap)
-            z = torch.cat([kept, moved * torch.exp(log_scale) + outputs[..., 0::2]], dim=-1)
-            z = z[..., self.orders[layer]]
+            z, log_scale = self._coupling(p, layer, z, embedding)
             z, change = squash(z, self.inner_squash, self.inner_squash)
             log_det = log_det + log_scale.sum(-1) + change
         z, change = squash(z, 1.0, self.tanh_width)
         return z, log_det + change
+
+    def values(self, p: Tensors, z: torch.Tensor, embedding: torch.Tensor) -> torch.Tensor:
+        """Map as `forward` does, without the log-determinant."""
+        for layer in range(self.layers):
+            z, _ = self._coupling(p, layer, z, embedding)
+            z = self.inner_squash * torch.tanh(z / self.inner_squash)
+        return torch.tanh(z / self.tanh_width)
+
+    def _coupling(
+        self, p: Tensors, layer: int, z: torch.Tensor, embedding: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return z coupled and permuted, and the log-scales."""
+        kernel = p[f"coupling{layer}/kernel0"]
+        # The embedding's share once per image, and only the outputs that are used.
+        context = torch.addmm(p[f"coupling{layer}/bias0"], embedding, kernel[self.dim :])
+        kept, moved = z[..., : self.kept], z[..., self.kept :]
+        hidden = torch.relu(kept @ kernel[: self.kept] + context)
+        outputs = hidden @ p[f"coupling{layer}/kernel1"][:, 2 * self.kept :]
+        outputs = outputs + p[f"coupling{layer}/bias1"][2 * self.kept :]
+        cap = self.log_scale_cap
+        log_scale = cap * torch.tanh(outputs[..., 1::2] / cap)
+        z = torch.cat([kept, moved * torch.exp(log_scale) + outputs[..., 0::2]], dim=-1)
+        return z[..., self.orders[layer]], log_scale
 
 
 def squash(z: torch.Tensor, limit: float, width: float) -> tuple[torch.Tensor, torch.Tensor]:

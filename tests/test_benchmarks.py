@@ -83,7 +83,7 @@ def test_too_few_repeats_are_refused(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["warp", "flow", "convolution", "step"])
+@pytest.mark.parametrize("name", ["warp", "flow", "convolution", "step", "predict"])
 def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     if name == "flow":

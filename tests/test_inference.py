@@ -81,6 +81,28 @@ def test_make_predict_is_predict_and_compiles_once_for_new_weights() -> None:
     assert averaged._cache_size() == 1
 
 
+def test_few_views_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """45 views in two parts, the last one padded, as on a single CPU device under jit."""
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    seen: list[int] = []
+
+    def classify(images: jax.Array) -> jax.Array:
+        seen.append(images.shape[0])
+        return _classify(images)
+
+    def call(images: jax.Array) -> jax.Array:
+        return predict(
+            classify, _turns(0.3), ROTATION, images, key=jax.random.key(1), num_samples=8,
+            include_original=True,
+        )  # fmt: skip
+
+    got = jax.jit(call)(IMAGES)
+    assert set(seen) == {23}
+    seen.clear()
+    np.testing.assert_allclose(got, call(IMAGES), atol=1e-6)
+    assert seen == [45]
+
+
 def test_refusals() -> None:
     def call(**fields):
         return predict(

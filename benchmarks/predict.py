@@ -1,0 +1,231 @@
+"""Test-time use against the same in PyTorch: averaged predictions, and mean-shift.
+
+    python -m benchmarks.predict [--quick]
+
+The networks of Mario-Iggy with the paper's flow (experiments/mario_iggy.py:paper). A prediction
+is embedding, samples, views, classifier, mean of probabilities; mean-shift is ten times embedding,
+samples, mean, and a warp of the originals, with the same noise in every step. Before timing, what
+comes out is compared at the same drawn numbers.
+
+Theirs reads all views of an image in one `grid_sample`, as one tall picture, so that images are not
+copied for it; it keeps no log-determinants, and classifies all views at once or so many at a time
+that what is between layers fits the cache: a few rounds before choose the size for each layout.
+"""
+
+import math
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from torch.nn import functional
+
+from benchmarks import timing, torch_models
+from experiments import build, mario_iggy
+from flowjax_inv.inference import make_mean_shift, make_predict
+from flowjax_inv.noise import draw_noise
+
+IMAGES, CLASSES, SHAPE = 64, 2, (32, 32, 3)
+SAMPLES = (20, 100)  # of predictions
+STEPS, STEP_SIZE, SHIFT_SAMPLES = 10, 0.1, 100
+TOLERANCE = 1e-4  # of both sides' results, to the largest
+TRIALS = 3  # rounds that choose between these sizes, for each layout
+VIEWS_AT_A_TIME = (40, 200)  # of theirs, beside all at once
+LAYOUTS = {"torch NCHW": torch.contiguous_format, "torch NHWC": torch.channels_last}
+_RAYLEIGH = 4.6  # as in `inference.shifting`: a circle this even has no mean direction
+
+
+class TorchPredictor:
+    """Prediction and mean-shift in PyTorch.
+
+    Args:
+        config: of the experiment.
+        transform: ours, for its numbers.
+        params: our tree, {"classifier": ..., "distribution": ...}.
+        images: (N, H, W, C) float32.
+        layout: of pictures and kernels in memory.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        transform: Any,
+        params: Any,
+        images: np.ndarray,
+        layout: torch.memory_format,
+    ):
+        self.transform, self.layout = transform, layout
+        self.images = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(memory_format=layout)
+        leaves = torch_models.parameters(params, layout)
+        self.classifier, self.distribution = (
+            torch_models.part(leaves, name) for name in ("classifier", "distribution")
+        )
+        self.embedding = torch_models.part(self.distribution, "embed")
+        fields = config.distribution
+        self.flow = torch_models.SquashedFlow(
+            transform.dim,
+            fields.layers,
+            fields.log_scale_cap,
+            fields.inner_squash,
+            fields.tanh_width,
+            fields.permutation_seed,
+        )
+
+    def draw(self, samples: int) -> torch.Tensor:
+        """Draw the numbers that the base turns into samples."""
+        return torch.rand(samples, len(self.images), self.transform.dim)
+
+    def sample(self, images: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+        """Return theta (S, N, d) of images at the drawn numbers."""
+        embedding = torch_models.simple_conv(self.embedding, images)
+        z, _ = torch_models.box_base(self.distribution, embedding, uniform)
+        return self.flow.values(self.distribution, z, embedding)
+
+    def views(self, images: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        """Warp each of N images by its own theta (N, K, d): (N K, C, H, W), images first."""
+        matrices = torch_models.shifted_turns(theta, self.transform.half_range)
+        count, copies = theta.shape[:2]
+        channels, height, width = images.shape[1:]
+        size = [count * copies, channels, height, width]
+        grid = functional.affine_grid(matrices.flatten(0, 1), size, align_corners=True)
+        tall = grid.view(count, copies * height, width, 2)
+        out = functional.grid_sample(images, tall, padding_mode="zeros", align_corners=True)
+        out = out.unflatten(2, (copies, height)).transpose(1, 2)
+        if self.layout == torch.channels_last:  # one copy: they come channel by channel
+            return out.permute(0, 1, 3, 4, 2).reshape(-1, height, width, channels).movedim(-1, 1)
+        return out.reshape(size)
+
+    def predict(self, samples: int, uniform: torch.Tensor | None, at_a_time: int) -> torch.Tensor:
+        """Return mean probabilities (N, classes), so many views at a time."""
+        with torch.inference_mode():
+            uniform = self.draw(samples) if uniform is None else uniform
+            theta = self.sample(self.images, uniform).transpose(0, 1)
+            few, logits = max(at_a_time // samples, 1), []
+            for images, of_images in zip(self.images.split(few), theta.split(few), strict=True):
+                for part in of_images.split(at_a_time, dim=1):  # of one image, where few is 1
+                    views = self.views(images, part)
+                    logits.append(torch_models.simple_conv(self.classifier, views))
+            return torch.softmax(torch.cat(logits), -1).unflatten(0, (-1, samples)).mean(1)
+
+    def mean_shift(self, uniform: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return theta (N, d) after all steps, and the images that it makes (N, C, H, W)."""
+        with torch.inference_mode():
+            uniform = self.draw(SHIFT_SAMPLES) if uniform is None else uniform
+            theta = torch.zeros(len(self.images), self.transform.dim)
+            for _ in range(STEPS):
+                drawn = self.sample(self.views(self.images, theta[:, None]), uniform)
+                theta = self._wrapped(theta + STEP_SIZE * self._mean(drawn))
+            return theta, self.views(self.images, theta[:, None])
+
+    def _mean(self, theta: torch.Tensor) -> torch.Tensor:
+        """Return the mean (N, d) of samples, on circles the mean direction where there is one."""
+        mean = theta.mean(0)
+        for i in np.flatnonzero(self.transform.periodic):
+            angle = math.pi * theta[..., i]
+            sine, cosine = torch.sin(angle).mean(0), torch.cos(angle).mean(0)
+            even = len(theta) * (sine**2 + cosine**2) <= _RAYLEIGH
+            mean[:, i] = torch.where(even, 0.0, torch.atan2(sine, cosine) / math.pi)
+        return mean
+
+    def _wrapped(self, theta: torch.Tensor) -> torch.Tensor:
+        for i in np.flatnonzero(self.transform.periodic):
+            theta[:, i] -= 2.0 * torch.floor(0.5 * (theta[:, i] + 1.0))
+        return theta
+
+
+def _row(calls: dict[str, Any], work: str, largest: float, repeats: int) -> timing.Row:
+    row = timing.compare(timing.measure(calls, repeats=repeats))
+    rates = {side: IMAGES / row[f"{side}_ms"]["median"] * 1e3 for side in ("ours", "theirs")}
+    return row | {"work": work, "difference": largest, "images_per_second": rates}
+
+
+def _rows(repeats: int) -> list[timing.Row]:
+    config = mario_iggy.get_config("paper")
+    transform = build.transform(config)
+    classifier = build.network(config, "classifier", classes=CLASSES)
+    distribution = build.distribution(config, transform, classes=CLASSES)
+    random, key = np.random.default_rng(0), jax.random.key(1)
+    # Random pictures: what they show does not change the work.
+    images = random.uniform(size=(IMAGES, *SHAPE)).astype(np.float32)
+    modules = {"classifier": classifier, "distribution": distribution}
+    # Away from the start, where the flow is near the identity.
+    params: Any = jax.tree.map(
+        lambda leaf: np.asarray(leaf) + 0.02 * random.normal(size=leaf.shape).astype(np.float32),
+        {
+            name: module.init(jax.random.key(0), images)["params"]
+            for name, module in modules.items()
+        },
+    )
+    variables, pictures = jax.device_put(
+        ({name: {"params": tree} for name, tree in params.items()}, images)
+    )
+    sides = {
+        side: TorchPredictor(config, transform, params, images, layout)
+        for side, layout in LAYOUTS.items()
+    }
+
+    def drawn(samples: int) -> torch.Tensor:
+        numbers = draw_noise(jax.random.uniform, key, samples, (IMAGES, transform.dim))
+        return torch.from_numpy(np.array(numbers))
+
+    def finished(ours: Callable[..., Any], *arguments: Any) -> timing.Call:
+        return lambda: jax.block_until_ready(ours(*arguments))
+
+    def sizes(samples: int) -> dict[str, int]:
+        return {"": IMAGES * samples} | {f", {n} views at a time": n for n in VIEWS_AT_A_TIME}
+
+    rows = []
+    for samples in SAMPLES:
+        predict = make_predict(classifier, distribution, transform, num_samples=samples)
+        ours = predict(variables, pictures, key)
+        calls: dict[str, Any] = {timing.OURS: finished(predict, variables, pictures, key)}
+        largest = 0.0
+        for side, theirs in sides.items():
+            candidates = {}
+            for name, size in sizes(samples).items():
+                got = theirs.predict(samples, drawn(samples), size)
+                what = f"{side}{name}: probabilities"
+                largest = max(largest, timing.difference(ours, got, TOLERANCE, what))
+                candidates[side + name] = partial(theirs.predict, samples, None, size)
+            tried = timing.measure(candidates, repeats=TRIALS)
+            best = min(tried, key=lambda name: statistics.median(tried[name]))
+            calls[best] = candidates[best]
+        rows.append(_row(calls, f"predict {IMAGES} images x {samples} samples", largest, repeats))
+
+    # Tolerance 0: no image stops, both sides make all steps.
+    shift = make_mean_shift(
+        distribution,
+        transform,
+        steps=STEPS,
+        num_samples=SHIFT_SAMPLES,
+        step_size=STEP_SIZE,
+        tolerance=0.0,
+    )
+    shifted = shift(variables["distribution"], pictures, key)
+    calls = {timing.OURS: finished(shift, variables["distribution"], pictures, key)}
+    largest = 0.0
+    for side, theirs in sides.items():
+        theta, aligned = theirs.mean_shift(drawn(SHIFT_SAMPLES))
+        for what, a, b in (
+            ("theta", shifted.theta, theta),
+            ("aligned images", shifted.images, aligned.movedim(1, -1)),
+        ):
+            largest = max(largest, timing.difference(a, b, TOLERANCE, f"{side}: {what}"))
+        calls[side] = partial(theirs.mean_shift, None)
+    work = f"mean-shift {IMAGES} images x {SHIFT_SAMPLES} samples, {STEPS} steps"
+    return [*rows, _row(calls, work, largest, repeats)]
+
+
+if __name__ == "__main__":
+    timing.main(
+        "predict",
+        _rows,
+        {"config": "mario_iggy:paper", "images": IMAGES, "shape": SHAPE, "dtype": "float32"},
+        sys.argv[1:],
+        about="Averaged predictions and mean-shift against the same in PyTorch.",
+        allocators="both",
+    )
