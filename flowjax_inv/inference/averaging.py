@@ -30,7 +30,7 @@ __all__ = [
 
 POOL = 300  # draws that a norm chooses from, as in the authors' code
 # Views at a time on a CPU, so that what is between a network's layers fits the cache: SimpleConv,
-# LeNet and ResNets then take half of the time (32 the best of 8 to 512), MLPs two thirds.
+# LeNet, Layer13 and ResNets are then 1.1 to 2.3 times as fast (`python -m benchmarks.predict`).
 _AT_A_TIME = 32
 
 
