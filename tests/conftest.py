@@ -15,7 +15,7 @@ XLA_FLAGS = {
     # 1, not 0: without optimisation the older emitters' code of some steps computes NaN.
     "--xla_backend_optimization_level": "1",
     "--xla_llvm_disable_expensive_passes": "true",
-    "--xla_cpu_use_fusion_emitters": "false",  # newer, slower: 2.5 times the time to compile
+    "--xla_cpu_use_fusion_emitters": "false",  # the newer ones take longer
 }
 
 
