@@ -83,7 +83,6 @@ def test_make_predict_is_predict_and_compiles_once_for_new_weights() -> None:
 
 def test_few_views_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """45 views in two parts, the last one padded, as on a single CPU device under jit."""
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
     seen: list[int] = []
 
     def classify(images: jax.Array) -> jax.Array:
@@ -96,11 +95,20 @@ def test_few_views_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> N
             include_original=True,
         )  # fmt: skip
 
-    got = jax.jit(call)(IMAGES)
-    assert set(seen) == {23}
+    def value_and_gradient() -> tuple[jax.Array, jax.Array]:
+        """Traced anew each time: the number of devices is read then."""
+        return jax.jit(lambda x: call(x))(IMAGES), jax.jit(
+            jax.grad(lambda x: jnp.sum(call(x)[:, 0]))
+        )(IMAGES)
+
+    wanted = value_and_gradient()
+    assert set(seen) == {45}
     seen.clear()
-    np.testing.assert_allclose(got, call(IMAGES), atol=1e-6)
-    assert seen == [45]
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    got = value_and_gradient()
+    assert set(seen) == {23}
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
 
 
 def test_refusals() -> None:
