@@ -2,9 +2,10 @@
 
     python -m benchmarks.devices [--quick]
 
-All devices are threads of this machine and share its cores, so the step cannot get faster: what it
-takes more than on one is the price of dividing (smaller pieces of work, sums over devices). Each
-number of devices runs in a process of its own, several times in turns. Ours alone.
+All devices are threads of this machine and share its cores. Above one: the price of dividing
+(smaller pieces of work, sums over devices). Below one: XLA leaves cores idle within a single
+program, and several programs side by side fill them. Each number of devices runs in a process of
+its own, several times in turns. Ours alone.
 """
 
 import argparse
@@ -74,11 +75,11 @@ def main(arguments: Sequence[str]) -> None:
     if given.one:
         print(json.dumps(measure(*given.one)))
         return
-    rows = []
+    rows, repeats = [], 1 if given.quick else given.repeats
     print("step        devices   jit            pmap")
     for name in ("mario_iggy", "mnist"):
         seconds: dict[tuple[int, str], list[float]] = {}
-        for _ in range(1 if given.quick else given.repeats):
+        for _ in range(repeats):
             for count in COUNTS:
                 for parallel in ("jit", "pmap"):
                     line = [sys.executable, "-m", "benchmarks.devices", "--one", name, parallel]
@@ -105,7 +106,8 @@ def main(arguments: Sequence[str]) -> None:
                 flush=True,
             )
     with open(given.out, "w", encoding="utf-8") as file:
-        json.dump({"benchmark": "devices", "rows": rows, **environment()}, file, indent=2)
+        content = {"benchmark": "devices", "repeats": repeats, "rows": rows, **environment()}
+        json.dump(content, file, indent=2)
         file.write("\n")
 
 

@@ -17,22 +17,22 @@ def page(results: Path = RESULTS) -> str:
     """Return the page: what every benchmark printed, losses beside wins.
 
     Args:
-        results: folder of the JSON files; one that is missing has no section.
+        results: folder of the JSON files; one that is missing has no section. Folders in it are
+            of other processors: which side is faster hangs on the processor.
     """
-    read = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
+    read = _read(results)
     parts = [
         "# Performance\n\nMade by `python -m benchmarks.page` from `benchmarks/results/`, one "
         "command each; what is compared, and how: [benchmarks/README.md](../benchmarks/README.md)."
     ]
-    if ratios := [name for name in RATIOS if name in read]:
+    if any(name in read for name in RATIOS):
         parts.append(
             "## Beside PyTorch\n\nRatio: time of theirs / time of ours; above 1 we are faster. "
             "Allocator `keep`: freed memory is kept, on both sides, as `experiments.run` does."
         )
-    for name in ratios:
-        content = read[name]
-        parts.append(f"### `python -m benchmarks.{name}`\n\n{_machine(content['environment'])}")
-        parts.append(table(content["rows"]))
+        parts += _ratios(read)
+    for folder in sorted(path for path in results.glob("*") if path.is_dir()):
+        parts += ["## Beside PyTorch, on another processor", *_ratios(_read(folder))]
     for name, title, section in (
         ("start", "Start", _start),
         ("memory", "Memory of a step", _memory),
@@ -43,6 +43,19 @@ def page(results: Path = RESULTS) -> str:
         if name in read:
             parts += [f"## {title}", section(read[name])]
     return "\n\n".join(parts) + "\n"
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+
+
+def _ratios(read: dict[str, Any]) -> list[str]:
+    parts = []
+    for name in (each for each in RATIOS if each in read):
+        content = read[name]
+        parts.append(f"### `python -m benchmarks.{name}`\n\n{_machine(content['environment'])}")
+        parts.append(table(content["rows"]))
+    return parts
 
 
 def _machine(environment: dict[str, Any]) -> str:
@@ -86,7 +99,8 @@ def _memory(content: dict[str, Any]) -> str:
 def _devices(content: dict[str, Any]) -> str:
     about = (
         "`python -m benchmarks.devices`: one batch divided among threads that share this machine's "
-        f"cores; over one: the price of dividing. {_machine(content)}"
+        "cores. Above one: the price of dividing; below: one program leaves cores idle that several "
+        f"fill. Processes each: {content['repeats']}. {_machine(content)}"
     )
     rows = [
         (row["step"], row["devices"],
