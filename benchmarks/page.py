@@ -99,8 +99,8 @@ def _memory(content: dict[str, Any]) -> str:
 def _devices(content: dict[str, Any]) -> str:
     about = (
         "`python -m benchmarks.devices`: one batch divided among threads that share this machine's "
-        "cores. Above one: the price of dividing; below: one program leaves cores idle that several "
-        f"fill. Processes each: {content['repeats']}. {_machine(content)}"
+        "cores. Above one: the price of dividing; below: one program leaves cores idle that "
+        f"several fill. Processes each: {content['repeats']}. {_machine(content)}"
     )
     rows = [
         (row["step"], row["devices"],
