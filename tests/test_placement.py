@@ -77,7 +77,7 @@ def train(
         for number in range(steps):
             images, labels, *indices = feed(number)
             if guarded and number:  # compiled by now
-                indices = map(place.divide, indices)
+                indices = [place.divide(each) for each in indices]
                 with jax.transfer_guard("disallow"):
                     state = step(state, images, labels, *indices)
             else:

@@ -258,7 +258,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path: Path) 
 RESUME = (
     "--config.classifier.batch_norm=true", "--config.embedding.batch_norm=true",
     "--config.distribution.base=mixture", "--config.controller.name=band",
-    "--config.train.epochs=8", "--config.train.log_every=1", "--config.train.checkpoint_every=20",
+    "--config.train.epochs=24", "--config.train.log_every=1", "--config.train.checkpoint_every=80",
     "--config.distribution.layers=1", "--config.evaluation.poses=2",
 )  # fmt: skip
 
@@ -270,13 +270,17 @@ def _steps(workdir: Path) -> list[int]:
 
 
 def _kill_between_saves(workdir: Path) -> int:
-    """Start a run, SIGKILL it well after the save of step 20 and before that of step 40."""
+    """Start a run, SIGKILL it well after the save of step 80 and before that of step 160.
+
+    Steps are faster than saves, which are written beside them: 80 steps give one the time.
+    """
     process = subprocess.Popen(
         command(workdir, *RESUME), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         while process.poll() is None:
-            if any(step >= 24 for step in _steps(workdir)):
+            saved = (workdir / "checkpoints" / "80").exists()  # renamed to this when it is whole
+            if saved and any(step >= 84 for step in _steps(workdir)):
                 # Stop first: while it stands still, look whether the place is the right one.
                 os.kill(process.pid, signal.SIGSTOP)
                 break
@@ -298,13 +302,13 @@ def test_a_killed_run_continues_bit_for_bit(tmp_path: Path) -> None:
     config.pop("command")
     with Checkpoints(killed / "checkpoints", config) as checkpoints:
         saved = checkpoints.latest_step()
-    assert saved == 20
-    assert saved < last < 40
+    assert saved == 80
+    assert saved < last < 160
     done = run(killed, *RESUME)
     assert done.returncode == 0, done.stderr
-    assert "continuing at step 20 of 64" in done.stdout
+    assert "continuing at step 80 of 192" in done.stdout
     assert (killed / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
-    one, two = (_arrays(folder / "checkpoints" / "64") for folder in (whole, killed))
+    one, two = (_arrays(folder / "checkpoints" / "192") for folder in (whole, killed))
     assert one.keys() == two.keys()
     assert any("distribution" in name for name in one)
     assert any("batch_stats" in name for name in one)
