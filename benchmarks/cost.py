@@ -36,10 +36,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks.assembled import assemble
 from benchmarks.timing import RESULTS
 from experiments import build
 from experiments.run_folder import environment
-from flowjax_inv import training
 
 # Figures of the makers' data sheets: float32 operations as the matrix units take them (TF32,
 # bfloat16 with float32 sums), bytes of memory, bytes of a link in one direction, latency of a hop.
@@ -48,7 +48,7 @@ DEVICES = {
     "TPU v5e": {"flops": 197e12, "bandwidth": 0.82e12, "link": 45e9, "latency": 1e-6},
 }
 COUNTS = (1, 8, 256)
-LOWERED = 8  # images of the step that XLA counts
+CLASSES, LOWERED = 10, 8  # of the data; images of the step that XLA counts
 # config file, side of the picture, copies, couplings
 CASES = (
     ("experiments/mario_iggy.py:paper", 32, 1, 12),
@@ -122,23 +122,11 @@ def measure(config_file: str, side: int, copies: int, couplings: int) -> dict[st
     config.objective.copies, config.distribution.layers = copies, couplings
     for network in (config.classifier, config.embedding):
         network.conv = "lax"
-    classes = 10
-    transform = build.transform(config)
-    classifier = build.network(config, "classifier", classes=classes)
-    embed = build.network(config, "embedding", classes=classes)
-    distribution: Any = build.distribution(config, transform, classes=classes)
-    objective = build.objective(config, distribution)
-    optimizer = build.optimizer(config, total_steps=100, steps_per_epoch=10)
-    controller = build.controller(config, total_steps=100, steps_per_epoch=100)
     shape = (side, side, 3)
+    made = assemble(config, shape, CLASSES)
+    embed = build.network(config, "embedding", classes=CLASSES)
     images = np.zeros((LOWERED, *shape), np.uint8)
-    state = training.init_state(
-        classifier, distribution, optimizer, controller, images, key=jax.random.key(0)
-    )
-    step: Any = training.make_step(
-        classifier, distribution, transform, optimizer, controller, objective
-    )
-    lowered = step.lower(state, images, np.zeros(LOWERED, np.int32), np.arange(LOWERED))
+    lowered = made.step.lower(made.state, images, np.zeros(LOWERED, np.int32), np.arange(LOWERED))
     xla, compiled = lowered.cost_analysis(), lowered.compile().cost_analysis()
 
     def forward(module: Any) -> tuple[float, float]:
@@ -146,18 +134,18 @@ def measure(config_file: str, side: int, copies: int, couplings: int) -> dict[st
         variables = jax.eval_shape(lambda x: module.init(jax.random.key(0), x, train=False), one)
         return count(lambda v, x: module.apply(v, x, train=False), variables, one)
 
-    (embed_flops, embed_numbers), (flops, numbers) = forward(embed), forward(classifier)
-    coupling = 2.0 * config.distribution.width * 3 * transform.dim
+    (embed_flops, embed_numbers), (flops, numbers) = forward(embed), forward(made.classifier)
+    coupling = 2.0 * config.distribution.width * 3 * made.transform.dim
     # A view: positions (8), four taps with their weights for value and slope (3 x 8 per channel),
     # and the slope's sums (6).
     warp = side * side * (8 + 6 + 24 * shape[-1])
-    originals = int(objective.include_original)
+    originals = int(made.objective.include_original)
     per_image = (
         3 * embed_flops
         + (originals + copies) * 3 * flops
         + copies * (3 * couplings * coupling + warp)
     )
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(made.state.params))
     moved = 5 * embed_numbers + (originals + copies) * 5 * numbers + copies * 4 * math.prod(shape)
     batch = config.train.batch_size
     return {

@@ -31,8 +31,8 @@ def measure(name: str, parallel: str) -> float:
     """Return the median seconds of a step on all devices of this process."""
     import jax
 
-    from experiments import build, mario_iggy, mnist
-    from flowjax_inv import training
+    from benchmarks.assembled import assemble
+    from experiments import mario_iggy, mnist
 
     config = {"mario_iggy": mario_iggy, "mnist": mnist}[name].get_config(
         "paper" if name == "mario_iggy" else "cpu"
@@ -42,25 +42,15 @@ def measure(name: str, parallel: str) -> float:
     # On several devices convolutions are plain ones; so on one, that the devices alone differ.
     config.classifier.conv = config.embedding.conv = "lax"
     config.transform.warp = "gather"
-    transform, place = build.transform(config), build.placement(config)
-    classifier = build.network(config, "classifier", classes=classes)
-    distribution = build.distribution(config, transform, classes=classes)
-    objective = build.objective(config, distribution)
-    optimizer = build.optimizer(config, total_steps=100, steps_per_epoch=10)
-    controller = build.controller(config, total_steps=100, steps_per_epoch=100)
+    made = assemble(config, size, classes)
     batch = config.train.batch_size
     images = np.random.default_rng(0).integers(0, 256, (batch, *size), np.uint8)
-    state = training.init_state(
-        classifier, distribution, optimizer, controller, images, key=jax.random.key(0)
-    )
-    step = training.make_step(
-        classifier, distribution, transform, optimizer, controller, objective, placement=place
-    )
-    state, images, labels = place.replicate((state, images, np.zeros(batch, np.int32)))
+    images, labels = made.place.replicate((images, np.zeros(batch, np.int32)))
+    state = made.state
     index, seconds = np.arange(batch), []
     for _ in range(STEPS):
         started = time.perf_counter()
-        state = jax.block_until_ready(step(state, images, labels, index))
+        state = jax.block_until_ready(made.step(state, images, labels, index))
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds[2:])
 

@@ -26,35 +26,22 @@ def measure(config_file: str, copies: int, chunk: int) -> dict[str, float]:
     """Make two steps in this process; memory in MiB."""
     import jax
 
-    from experiments import build
-    from flowjax_inv import training
+    from benchmarks.assembled import assemble
 
     module = importlib.import_module(config_file.removesuffix(".py").replace("/", "."))
     config = module.get_config("")
     config.objective.copies, config.objective.copies_per_chunk = copies, chunk
     size, channels = (28, 1) if "mnist" in config.data.name else (32, 3)
     batch = config.train.batch_size
-    transform = build.transform(config)
-    classifier = build.network(config, "classifier", classes=10)
-    distribution = build.distribution(config, transform, classes=10)
-    optimizer = build.optimizer(config, total_steps=100, steps_per_epoch=10)
-    controller = build.controller(config, total_steps=100, steps_per_epoch=100)
-    place = build.placement(config)
+    made = assemble(config, (size, size, channels), classes=10)
     images = np.random.default_rng(0).integers(0, 256, (batch, size, size, channels), np.uint8)
     labels = np.zeros(batch, np.int32)
-    state = training.init_state(
-        classifier, distribution, optimizer, controller, images, key=jax.random.key(0)
-    )
-    state, index = place.replicate(state), np.arange(batch)
-    step = training.make_step(
-        classifier, distribution, transform, optimizer, controller,
-        build.objective(config, distribution), placement=place,
-    )  # fmt: skip
-    compiled = step.lower(state, images, labels, index).compile()
+    state, index = made.state, np.arange(batch)
+    compiled = made.step.lower(state, images, labels, index).compile()
     seconds = []
     for _ in range(2):
         started = time.perf_counter()
-        state = jax.block_until_ready(step(state, images, labels, index))
+        state = jax.block_until_ready(made.step(state, images, labels, index))
         seconds.append(time.perf_counter() - started)
     return {
         "copies": copies,

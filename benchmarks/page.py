@@ -86,11 +86,11 @@ def _memory(content: dict[str, Any]) -> str:
          f"{row['peak_mib']:.0f}", f"{row['seconds_per_step']:.2f}")
         for row in content["rows"]
     ]  # fmt: skip
-    one = content["rows"][0]
+    one, chunks = content["rows"][0], [str(row["copies_per_chunk"]) for row in content["rows"]]
     about = (
-        f"`python -m benchmarks.memory`, {content['config']}: {one['batch']} images x "
-        f"{one['copies']} copies, so many at a time (`objective.copies_per_chunk`). "
-        f"{_machine(content)}"
+        f"`python -m benchmarks.memory --config={content['config']} --chunks={','.join(chunks)}`: "
+        f"{one['batch']} images x {one['copies']} copies, so many at a time "
+        f"(`objective.copies_per_chunk`). {_machine(content)}"
     )
     head = ("copies at a time", "temporaries, MiB", "peak of the process, MiB", "seconds per step")
     return f"{about}\n\n" + _rows(head, rows)

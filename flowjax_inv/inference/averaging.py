@@ -30,7 +30,7 @@ __all__ = [
 
 POOL = 300  # draws that a norm chooses from, as in the authors' code
 # Views at a time on a CPU, so that what is between a network's layers fits the cache: SimpleConv,
-# LeNet, Layer13 and ResNets are then 1.1 to 2.3 times as fast (`python -m benchmarks.predict`).
+# LeNet, Layer13 and ResNets are then faster; 32 and 64 were the best of 16 to 256 on two cores.
 _AT_A_TIME = 32
 
 
