@@ -40,6 +40,7 @@ ALLOCATORS: dict[str, dict[str, str]] = {
         "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
         "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
         "MALLOC_TOP_PAD_": str(256 << 20),
+        "MALLOC_ARENA_MAX": "1",
     },
 }
 

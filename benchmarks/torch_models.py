@@ -18,6 +18,7 @@ __all__ = [
     "SquashedFlow",
     "box_base",
     "exponentials",
+    "fixup_resnet",
     "gaussian_base",
     "gaussian_parameters",
     "lenet",
@@ -47,9 +48,10 @@ def parameters(
     return tensors
 
 
-def part(tensors: Tensors, name: str) -> dict[str, torch.Tensor]:
+def part(tensors: Tensors, name: str, joint: str = "/") -> dict[str, torch.Tensor]:
     """Return the tensors below a name."""
-    return {k.removeprefix(f"{name}/"): v for k, v in tensors.items() if k.startswith(f"{name}/")}
+    head = name + joint
+    return {k.removeprefix(head): v for k, v in tensors.items() if k.startswith(head)}
 
 
 def _dense(p: Tensors, name: str, x: torch.Tensor) -> torch.Tensor:
@@ -72,6 +74,23 @@ def lenet(p: Tensors, images: torch.Tensor) -> torch.Tensor:
         x = functional.conv2d(x, p[f"conv{stage}/kernel"], p[f"conv{stage}/bias"])
         x = torch.tanh(functional.max_pool2d(x, 2) if stage < 2 else x)
     return _dense(p, "head", torch.tanh(_dense(p, "dense", x.flatten(1))))
+
+
+def fixup_resnet(p: Tensors, images: torch.Tensor) -> torch.Tensor:
+    """Map images (N, C, H, W) as `networks.FixupResNet` does."""
+    x = torch.relu(functional.conv2d(images, p["conv/kernel"], padding=1) + p["bias"])
+    for block in range(3):
+        own = part(p, f"block{block}", "_")
+        a, stride = x + own["bias1a"], 1 if block == 0 else 2
+        shortcut = x
+        if stride == 2:
+            every_second = a[:, :, ::2, ::2]
+            shortcut = torch.cat([every_second, torch.zeros_like(every_second)], dim=1)
+        h = functional.conv2d(a, own["conv1/kernel"], stride=stride, padding=1)
+        h = torch.relu(h + own["bias1b"]) + own["bias2a"]
+        h = functional.conv2d(h, own["conv2/kernel"], padding=1)
+        x = torch.relu(own["scale"] * h + own["bias2b"] + shortcut)
+    return _dense(p, "head", x.mean(dim=(2, 3)) + p["head_bias"])
 
 
 def shifted_turns(theta: torch.Tensor, half_range: Sequence[float]) -> torch.Tensor:
