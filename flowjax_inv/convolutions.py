@@ -3,16 +3,17 @@
 "lax" is XLA's convolution. "patches" is equal to it to rounding and computes by shape:
 * 1x1 kernels, and kernels as large as the picture, are one matrix product;
 * up to four input channels: patches that hold several positions of a row, times a banded matrix;
-* else XLA's forward and input gradient, and its weight gradient over slices of the batch that fit
-  the cache, summed: over the whole batch XLA takes one (4x4 maps) to ten times as long.
+* else XLA's convolution forward and for the input gradient, up to 16 features of two or four
+  neighbouring outputs of a row as those of one: with fewer than 24 XLA takes a slower kernel;
+* and its weight gradient over slices of the batch that fit the cache, summed: over the whole batch
+  XLA takes one (4x4 maps) to ten times as long.
 "auto" is "patches" on a single CPU device and "lax" on accelerators and on several devices.
 
 Did not help (CPU time, what we do = 1): weight gradients from plain patch matrices in blocks under
 `lax.scan` 1.2 to 2.4; banded patches from 8 channels on 2 to 5 forward; input gradients as banded
-convolutions of the cotangent 3 to 8; slices of 32 images at any shape up to 2.7. Neighbouring
-outputs of a row as features of one convolution, of which XLA's are fast from 24 features on, took
-0.95 to 1.0 of a step: too little for it. XLA's flags for oneDNN, XNNPACK, no YNNPACK fusions, or
-512-bit vectors: 0.9 to 1.1 of a whole step; YNNPACK fusions of elementwise work: 1.09.
+convolutions of the cotangent 3 to 8; slices of 32 images at any shape up to 2.7. XLA's flags for
+oneDNN, XNNPACK, no YNNPACK fusions, or 512-bit vectors: 0.9 to 1.1 of a whole step; YNNPACK fusions
+of elementwise work: 1.09.
 `python -m benchmarks.convolution` compares with PyTorch.
 """
 
@@ -32,8 +33,8 @@ __all__ = ["Conv", "Implementation", "convolve", "convolve_patches", "uniform_fa
 Implementation = Literal["auto", "lax", "patches"]
 
 # Measured on two cores: numbers in the pictures and cotangents of a slice of the batch, its bounds
-# in pictures, and numbers in a banded patch's row of the picture.
-_SLICE_SIZE, _SLICE_BOUNDS, _BAND = 400_000, (4, 32), 24
+# in pictures, numbers in a banded patch's row of the picture, and features that are made wide.
+_SLICE_SIZE, _SLICE_BOUNDS, _BAND, _WIDE = 400_000, (4, 32), 24, 32
 _MOST_SLICES = 32  # every slice compiles by itself: 0.05 s
 
 
@@ -108,20 +109,44 @@ def _banded(images: jax.Array, kernel: jax.Array, padding: int) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _sliced(images: jax.Array, kernel: jax.Array, stride: int, padding: int) -> jax.Array:
-    return convolve(images, kernel, stride, padding)
+    if stride > 1:
+        return convolve(images, kernel, stride, padding)
+    return _widened(images, kernel, (padding, padding))
+
+
+def _widened(images: jax.Array, kernel: jax.Array, padding: tuple[int, int]) -> jax.Array:
+    """Convolve with stride 1: neighbouring outputs of a row are features of a wide convolution."""
+    rows, columns, channels, features = kernel.shape
+    width = images.shape[2] + 2 * padding[1] - columns + 1
+    fitting = (m for m in (2, 4) if m * features <= _WIDE and width % m == 0)
+    block = max(fitting, default=1)
+    shifted = [jnp.pad(kernel, ((0, 0), (m, block - 1 - m), (0, 0), (0, 0))) for m in range(block)]
+    flat = lax.conv_general_dilated(
+        images,
+        jnp.stack(shifted, axis=3).reshape(rows, columns + block - 1, channels, -1),
+        (1, block),
+        [(side, side) for side in padding],
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    return flat.reshape(*flat.shape[:2], width, features)
 
 
 def _forward(
     images: jax.Array, kernel: jax.Array, stride: int, padding: int
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return convolve(images, kernel, stride, padding), (images, kernel)
+    return _sliced(images, kernel, stride, padding), (images, kernel)
 
 
 def _backward(
     stride: int, padding: int, saved: tuple[jax.Array, jax.Array], cotangent: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     images, kernel = saved
-    to_images = jax.vjp(lambda x: convolve(x, kernel, stride, padding), images)[1](cotangent)[0]
+    rows, columns = kernel.shape[:2]
+    if stride == 1 and padding < min(rows, columns):
+        turned = kernel[::-1, ::-1].swapaxes(2, 3)
+        to_images = _widened(cotangent, turned, (rows - 1 - padding, columns - 1 - padding))
+    else:
+        to_images = jax.vjp(lambda x: convolve(x, kernel, stride, padding), images)[1](cotangent)[0]
     # Unrolled: inside a loop of XLA's a weight gradient falls to a far slower kernel.
     step = _slice_length(images.shape[0], images[0].size + cotangent[0].size)
     to_kernel = jnp.zeros_like(kernel)

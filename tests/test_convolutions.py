@@ -16,6 +16,9 @@ SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding
     (3, 12, 15, 3, 4, 3, 1, 1),  # blocks of a row
     (3, 9, 7, 4, 5, 3, 1, 1),  # a width that no block divides
     (70, 9, 7, 6, 4, 3, 1, 1),  # slices, the last one short
+    (9, 10, 12, 8, 8, 3, 1, 0),  # pairs of outputs forward, fours for the input gradient
+    (9, 8, 8, 6, 16, 3, 1, 1),  # pairs and fours, padded
+    (5, 6, 6, 5, 6, 3, 1, 3),  # padding as wide as the kernel
     (35, 8, 8, 5, 6, 3, 2, 1),
     (35, 8, 9, 3, 6, 3, 2, 1),  # few channels, stride 2: slices
     (9, 8, 8, 6, 4, 1, 2, 0),  # 1x1
@@ -42,7 +45,7 @@ def test_patches_equal_lax(shape: tuple[int, ...]) -> None:
 def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shapes above reach the banded patches and the slices, and not only by name."""
     seen = []
-    for name in ("_banded", "_sliced"):
+    for name in ("_banded", "_sliced", "_widened"):
         own = getattr(convolutions, name)
         monkeypatch.setattr(
             convolutions, name, lambda *args, own=own, name=name: (seen.append(name), own(*args))[1]
@@ -50,7 +53,7 @@ def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     for batch, height, width, channels, features, side, stride, padding in SHAPES:
         x = jnp.zeros((batch, height, width, channels))
         convolve_patches(x, jnp.zeros((side, side, channels, features)), stride, padding)
-    assert seen == ["_banded"] * 3 + ["_sliced"] * 3
+    assert seen == ["_banded"] * 3 + ["_sliced", "_widened"] * 4 + ["_sliced"] * 2
 
 
 @pytest.mark.parametrize(
