@@ -158,9 +158,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=100, help="of mean-shift, at most")
     parser.add_argument("--num_samples", type=int, default=100, help="per picture and step")
     parser.add_argument("--step_size", type=float, default=0.1, help="share of the mean per step")
+    parser.add_argument("--coordinates", nargs="+", help="those that move; all if not given")
     parsed = parser.parse_args(arguments)
     keep_compiled_programs()
-    fields = {name: getattr(parsed, name) for name in ("steps", "num_samples", "step_size")}
+    names = ("steps", "num_samples", "step_size", "coordinates")
+    fields = {name: getattr(parsed, name) for name in names}
     try:
         counts = align_folder(parsed.workdir, parsed.images, parsed.out, **fields)
     except (ValueError, OSError) as error:

@@ -46,6 +46,9 @@ def straighten(
         steps=section.straighten_steps,
         num_samples=100,
         step_size=0.1,
+        # The figures only turn. A small bias in their place adds up, step by step, until they are
+        # nothing the density has seen: the spread of final poses then grows again.
+        coordinates=("rotation",),
         spread="stratified",
         common_noise=True,
     )

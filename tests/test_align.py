@@ -65,7 +65,7 @@ def test_a_folder_is_straightened(folder: Path, capsys) -> None:
     assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("case", ["out", "none", "density", "step"])
+@pytest.mark.parametrize("case", ["out", "none", "density", "step", "coordinate"])
 def test_refusals(case, folder: Path, capsys, monkeypatch) -> None:
     out, images, more = folder.parent / "out", folder, []
     if case == "out":
@@ -81,6 +81,8 @@ def test_refusals(case, folder: Path, capsys, monkeypatch) -> None:
         nothing = types.SimpleNamespace(has_density=False)
         monkeypatch.setattr(align, "load_run", lambda workdir: trained(distribution=nothing))
         words = "x has no density (identity)."
+    elif case == "coordinate":
+        more, words = ["--coordinates", "turn"], "coordinates is ['turn']; want names out of"
     else:
         more, words = ["--step_size=2"], "step_size is 2.0; want 0 < step_size <= 1"
     with pytest.raises(SystemExit) as left:

@@ -124,6 +124,28 @@ def test_a_density_at_the_identity_moves_nothing_even_where_that_is_not_zero(gro
     assert np.asarray(got.converged).all()
 
 
+def test_what_nothing_brings_back_stays_where_it_is_not_asked_to_move() -> None:
+    """A density that is right about turns and a little off in the place, whatever the place."""
+    transform = Affine("rotation_translation")
+    turn = transform.names.index("rotation")
+
+    def propose(images: jax.Array) -> distrax.Distribution:
+        loc = jnp.full((images.shape[0], 3), 0.05).at[:, turn].set(-pose(images))
+        return UniformBox(loc, jnp.full_like(loc, -12.0))
+
+    poses = jnp.array([-40.0, 0.0, 30.0])
+    fields: dict = {"steps": 30, "step_size": 0.5, "transform": transform}
+    moved, turned = (
+        _shift(blobs(poses), propose, coordinates=names, **fields)
+        for names in (None, ("rotation",))
+    )
+    assert np.abs(moved.theta[:, 0]).min() > 0.5  # thirty half steps of 0.05
+    assert not np.asarray(moved.converged).any()
+    np.testing.assert_array_equal(np.delete(turned.theta, turn, axis=-1), 0.0)
+    np.testing.assert_allclose(180 * turned.theta[:, turn], -poses, atol=1.5)
+    assert np.asarray(turned.converged).all()
+
+
 @pytest.mark.slow
 def test_under_jit_vmap_and_on_many_devices() -> None:
     images, fields = blobs(DEGREES), {"steps": 3, "step_size": 0.5}
@@ -176,6 +198,11 @@ REFUSALS: dict[str, tuple[dict, str]] = {
     "gamma above 1": ({"step_size": 1.5}, "more overshoots"),
     "tolerance": ({"tolerance": -1.0}, "want tolerance >= 0"),
     "bandwidth": ({"bandwidth": 0.0}, "a bandwidth above 0"),
+    "coordinates": (
+        {"coordinates": ("turn",)},
+        r"coordinates is \('turn',\); want names out of \['rotation'\], as in \(\"rotation\",\)",
+    ),
+    "no coordinate": ({"coordinates": ()}, "or None for all"),
     "spread": ({"spread": "even"}, "spread='even' is unknown; did you mean one of independent"),
     "group": (
         {"group": True, "transform": Decoupled(("b", "d"))},
