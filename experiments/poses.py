@@ -21,6 +21,9 @@ def get_config(variant: str = "") -> defaults.Config:
     config = (mnist if variant in ("mnist", "digits") else cifar10).get_config("cpu")
     config.paper = ""
     config.transform.subgroup = "rotation"
+    # A picture turned and turned back has lost its corners. Filled from its edge, the classifier
+    # finds them less strange: knowing the turn, 0.70 right at 45 degrees for 0.63 with the mean.
+    config.transform.padding = "border"
     config.data.choice, config.data.train_size = "first", 45_000
     config.objective.pose_likelihood = True
     # Mirrored images are upright as well: twice as many for a density that learns them by heart.
@@ -45,7 +48,8 @@ def get_config(variant: str = "") -> defaults.Config:
     # A pose that is known well is a narrow density: no alarm.
     config.alarms.entropy_floor_per_coordinate = -10.0
     if variant in ("mnist", "digits"):
-        config.data.mirror = False  # a mirrored digit is none
+        # A mirrored digit is none, and round a digit there is nothing.
+        config.data.mirror, config.transform.padding = False, "zeros"
     if variant == "mnist":
         config.data.train_size = 55_000
         config.objective.burn_in_epochs, config.train.epochs = 4, 10
