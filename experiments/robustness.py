@@ -110,6 +110,10 @@ def measure(
     everything = ways.make(rest)
     seen = [everything(turned_bicubic(test.images, d, mean)) for d in degrees]
     turned = everything(turned_bicubic(test.images, anyhow, mean))
+    if has_density and "rotation" in run.transform.names:
+        known = ways.make_known()
+        for at, by in zip([*seen, turned], [*degrees, anyhow], strict=True):
+            at["turn known"] = known(turned_bicubic(test.images, by, mean), by)
     clean = seen[angles // 2]
     names = [name for name in WAYS if name in clean]
     found: dict[str, Any] = {
@@ -166,7 +170,7 @@ def measure(
         found["bound"] = _bound(run, _evenly(test, _BOUND_IMAGES).images)
     if has_density and held_out is not None:
         upright = everything(held_out.images)
-        for name in names[1:]:
+        for name in [name for name in names[1:] if name in upright]:
             changes = upright[name].argmax(-1) != upright["plain"].argmax(-1)
             score = gate_score(upright["evidence"], upright[name], upright["plain"])
 

@@ -122,7 +122,7 @@ def _config(
     config.classifier.name, config.classifier.function = "outside", classifier
     config.classifier.features = logits.shape[1]
     config.embedding.noise = 0.075  # of intensities, which deviate by a quarter
-    # Outside a turned picture is black here, and means at the rim of the disc would show it.
+    # What is outside a turned picture, means at the rim of the disc would show.
     config.embedding.circular_mask = True
     # About 16 pixels a side show which way is up.
     config.embedding.shrink = max(2, round(size / 16))

@@ -10,7 +10,7 @@ import pytest
 
 from flowjax_inv.distributions.bases import UniformBox
 from flowjax_inv.distributions.box import Identity
-from flowjax_inv.inference import make_predict, predict, predict_adaptive
+from flowjax_inv.inference import average_views, make_predict, predict, predict_adaptive
 from flowjax_inv.networks import MLP
 from flowjax_inv.transforms import Affine
 
@@ -111,6 +111,20 @@ def test_few_views_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> N
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+def test_confident_views_outweigh_others() -> None:
+    """Probabilities (0.9, 0.1) and (0.4, 0.6): weights 0.9^4 and 0.6^4."""
+    probs = jnp.array([[0.9, 0.1], [0.4, 0.6]])[:, None]
+    got = average_views(jnp.log(probs) + 3.0, "confident")
+    first, second = 0.9**4, 0.6**4
+    np.testing.assert_allclose(
+        got[0, 0], (0.9 * first + 0.4 * second) / (first + second), rtol=1e-5
+    )
+    np.testing.assert_allclose(got.sum(), 1.0, rtol=1e-6)
+    alike = jnp.log(jnp.array([[0.7, 0.3], [0.3, 0.7]]))[:, None]
+    for average in ("probs", "confident"):
+        np.testing.assert_allclose(average_views(alike, average), [[0.5, 0.5]], rtol=1e-6)
+
+
 def test_refusals() -> None:
     def call(**fields):
         return predict(
@@ -120,7 +134,7 @@ def test_refusals() -> None:
 
     with pytest.raises(ValueError, match="num_samples is 0; want at least 1"):
         call(num_samples=0)
-    with pytest.raises(ValueError, match='average is "losses"; allowed: probs, logits'):
+    with pytest.raises(ValueError, match='average is "losses"; allowed: probs, logits, confident'):
         call(average="losses")
 
 

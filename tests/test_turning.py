@@ -2,14 +2,21 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from poses import blobs, pose
 
 from experiments import poses, robustness, turning
 from experiments.run import train_and_evaluate
 from flowjax_inv.data import stored
 from flowjax_inv.data.sets import DataSet, Split
+from flowjax_inv.data.variants import turned_bicubic
+from flowjax_inv.transforms import Affine
 
 
 def _set() -> DataSet:
@@ -49,6 +56,8 @@ def test_a_run_is_turned_round(finished: Path, monkeypatch, capsys) -> None:
         assert 0 <= way["c8_accuracy"] <= 1, name
     plain, gate = found["ways"]["plain"], found["gates"]["averaged"]
     assert plain["clean_change"] == 0
+    assert "turn known" in found["ways"]
+    assert "turn known" not in found["gates"]
     assert gate["bound"] <= 0.3
     assert gate["images"] == 30
     assert len(plain["divergence"]) == 2
@@ -61,6 +70,23 @@ def test_a_run_is_turned_round(finished: Path, monkeypatch, capsys) -> None:
         assert words in page
     assert "behind the gate upright" in capsys.readouterr().out
     assert (finished / "results.json").read_bytes() == before
+
+
+def test_a_known_turn_is_undone(monkeypatch) -> None:
+    """By one angle for all and by one for each, in batches that do not divide."""
+    monkeypatch.setattr(turning, "_BATCH", 2)
+    run: Any = SimpleNamespace(
+        transform=Affine("rotation_translation"),
+        normalization=lambda stored: stored / 255.0,
+        # How near the blob is to where an upright picture has it.
+        classify=lambda images: 20 * jnp.abs(pose(images))[:, None] * jnp.array([1.0, -1.0]),
+    )
+    known = turning.Ways(run, jax.random.key(0)).make_known()
+    upright = np.asarray(255 * blobs(jnp.zeros(3)), np.uint8)
+    for degrees in (-90.0, 40.0, np.array([170.0, 10.0, -60.0])):
+        turned = turned_bicubic(upright, degrees, (0.0,))
+        np.testing.assert_allclose(known(turned, degrees), 0.5, atol=0.1)
+        assert np.abs(known(turned, 0.0) - 0.5).max() > 0.2
 
 
 @pytest.mark.slow

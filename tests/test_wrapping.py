@@ -41,6 +41,24 @@ def test_turned_pictures_are_turned_back_and_upright_ones_left_alone(act) -> Non
     assert (np.asarray(classify(TURNED)).argmax(-1) == [1, 1, 1, 1, 0]).all()
 
 
+def test_views_are_averaged_as_asked() -> None:
+    """Views turned back right are classified with 0.95, others with 0.5."""
+
+    def unsure(images: jax.Array) -> jax.Array:
+        right = jnp.abs(pose(images)) < 0.1
+        return 3.0 * jnp.stack([right, jnp.zeros_like(right)], axis=-1)
+
+    evenly, confident = (
+        wrapped(unsure, upright(0.3), max_clean_loss=None, average=average)(UPRIGHT, key=KEY)
+        for average in ("probs", "confident")
+    )
+    share = (evenly.probabilities[:, 0] - 0.5) / (jax.nn.sigmoid(3.0) - 0.5)
+    weight = share * jax.nn.sigmoid(3.0) ** 4
+    weight = weight / (weight + (1 - share) * 0.5**4)
+    wanted = 0.5 + weight * (jax.nn.sigmoid(3.0) - 0.5)
+    np.testing.assert_allclose(confident.probabilities[:, 0], wanted, atol=1e-5)
+
+
 def test_a_density_that_harms_meets_a_closed_gate() -> None:
     """One that turns all by half a circle: nothing may be acted on."""
 
@@ -116,6 +134,7 @@ def test_the_score_adds_the_confidence_gained_where_there_is_evidence() -> None:
     [
         ({"calibration": UPRIGHT[:50]}, ValueError, "50 calibration images cannot show a loss"),
         ({"act": "turned"}, ValueError, "act='turned' is unknown; did you mean one of av"),
+        ({"average": "median"}, ValueError, "average='median' is unknown; did you mean one of pr"),
         ({"num_samples": 0}, ValueError, "num_samples=0.*want 1 to 100 samples"),
         ({"radius": 0.0}, ValueError, "radius=0.0; want"),
         ({"calibration": jnp.zeros((300, 9, 9, 1), jnp.uint8)}, TypeError, "uint8; a warp wants"),

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.export.files import write
-from flowjax_inv.inference import mean_shift, predict
+from flowjax_inv.inference import Average, mean_shift, predict
 from flowjax_inv.transforms import Transform
 
 __all__ = ["with_plain_convolutions", "write_aligner", "write_predictor"]
@@ -27,7 +27,7 @@ def write_predictor(
     image_shape: Sequence[int],
     class_names: Sequence[str],
     num_samples: int,
-    average: Literal["probs", "logits"] = "probs",
+    average: Average = "probs",
     include_original: bool = False,
     max_norm: float | None = None,
     normalization: Normalization = Normalization(),  # noqa: B008  # frozen

@@ -6,6 +6,7 @@ over theta.
 
 from flowjax_inv.inference.averaging import (
     Adaptive,
+    Average,
     average_views,
     make_predict,
     predict,
@@ -33,6 +34,7 @@ from flowjax_inv.inference.wrapping import (
 __all__ = [
     "Adaptive",
     "Answer",
+    "Average",
     "Contract",
     "InvarianceBound",
     "Shifted",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # slow to import, and only named
 
 __all__ = [
     "Adaptive",
+    "Average",
     "average_views",
     "check_images",
     "check_logits",
@@ -28,6 +29,11 @@ __all__ = [
     "view_logits",
 ]
 
+Average = Literal["probs", "logits", "confident"]
+
+# Power by which confident views outweigh others: 2, 4 and 8 were alike on turned CIFAR-10, images
+# that no training saw (0.91 to 0.92 of the upright accuracy, without weights 0.90).
+_CONFIDENCE = 4
 POOL = 300  # draws that a norm chooses from, as in the authors' code
 # Views at a time on a CPU, so that what is between a network's layers fits the cache: SimpleConv,
 # LeNet, Layer13 and ResNets are then faster; 32 and 64 were the best of 16 to 256 on two cores.
@@ -152,20 +158,25 @@ def check_logits(logits: Any, images: jax.Array) -> None:
         )
 
 
-def average_views(logits: jax.Array, average: Literal["probs", "logits"]) -> jax.Array:
+def average_views(logits: jax.Array, average: Average) -> jax.Array:
     """Average views: (K, N, classes) logits -> (N, classes) probabilities.
 
     "probs" is the mean of the probabilities (the paper), "logits" the softmax of the mean logits
-    (its code).
+    (its code), "confident" the mean of the probabilities p_k with weights (max_c p_k(c))^4: a view
+    turned the right way is classified with more confidence than others.
 
     Raises:
-        ValueError: if `average` is neither of the two.
+        ValueError: if `average` is none of the three.
     """
     if average == "logits":
         return jax.nn.softmax(jnp.mean(logits, axis=0))
+    probs = jax.nn.softmax(logits)
     if average == "probs":
-        return jnp.mean(jax.nn.softmax(logits), axis=0)
-    raise ValueError(f'average is "{average}"; allowed: probs, logits.')
+        return jnp.mean(probs, axis=0)
+    if average == "confident":
+        weight = jnp.max(probs, axis=-1, keepdims=True) ** _CONFIDENCE
+        return jnp.sum(weight * probs, axis=0) / jnp.sum(weight, axis=0)
+    raise ValueError(f'average is "{average}"; allowed: {", ".join(get_args(Average))}.')
 
 
 def predict(
@@ -176,7 +187,7 @@ def predict(
     *,
     key: jax.Array,
     num_samples: int,
-    average: Literal["probs", "logits"] = "probs",
+    average: Average = "probs",
     include_original: bool = False,
     max_norm: float | None = None,
 ) -> jax.Array:
@@ -213,7 +224,7 @@ def make_predict(
     transform: Transform,
     *,
     num_samples: int,
-    average: Literal["probs", "logits"] = "probs",
+    average: Average = "probs",
     include_original: bool = False,
     max_norm: float | None = None,
 ) -> Callable[[Mapping[str, Any], jax.Array, jax.Array], jax.Array]:

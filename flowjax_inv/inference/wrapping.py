@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from flowjax_inv import transforms
-from flowjax_inv.inference.averaging import check_images, check_logits
+from flowjax_inv.inference.averaging import Average, average_views, check_images, check_logits
 from flowjax_inv.inference.contracts import Contract, fit_gate
 from flowjax_inv.transforms import Transform
 from flowjax_inv.warps import check_name
@@ -126,6 +126,7 @@ class Wrapped:
         draw: images, key -> theta (K, N, d) to look at, evidence (N,), most likely theta (N, d).
         transform: images, theta -> views.
         act: "averaged" or "aligned".
+        average: of the views, as in `average_views`.
         batch_size: images at a time.
         contract: the gate and its promise; None: every image is acted on.
     """
@@ -134,6 +135,7 @@ class Wrapped:
     draw: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
     transform: Transform
     act: Literal["averaged", "aligned"]
+    average: Average
     batch_size: int
     contract: Contract | None
 
@@ -194,8 +196,8 @@ class Wrapped:
             flat = seen.reshape(-1, *images.shape[1:])
             logits: Any = self.classify(flat)
             check_logits(logits, flat)
-            chances = jax.nn.softmax(jnp.asarray(np.asarray(logits)))
-            found.append(np.asarray(chances).reshape(-1, len(rows), chances.shape[-1]).mean(0))
+            by_view = np.asarray(logits).reshape(-1, len(rows), logits.shape[-1])
+            found.append(np.asarray(average_views(jnp.asarray(by_view), self.average)))
         return np.concatenate(found[1:])[: len(index)] if len(index) else found[0]
 
 
@@ -223,6 +225,7 @@ def wrap(
     max_clean_loss: float | None = 0.01,
     confidence: float = 0.95,
     act: Literal["averaged", "aligned"] = "averaged",
+    average: Average = "probs",
     num_samples: int = 20,
     radius: float = 0.125,
     batch_size: int = 256,
@@ -242,8 +245,9 @@ def wrap(
         key: PRNG key, of the calibration.
         max_clean_loss: in (0, 1). None: no gate and no promise; every image is acted on.
         confidence: in (0, 1).
-        act: "averaged", the mean of probabilities over `num_samples` samples; "aligned", the view
-            by the most likely of 100 samples, one call of the classifier.
+        act: "averaged" over `num_samples` samples; "aligned", the view by the most likely of 100
+            samples, one call of the classifier.
+        average: of the views, as in `average_views`.
         num_samples: in 1 .. 100.
         radius: of `off_pose_evidence`.
         batch_size: images at a time; the classifier is called with as many, and where the
@@ -256,6 +260,7 @@ def wrap(
     """
     check_images(calibration_images)
     check_name("act", act, ACTS)
+    check_name("average", average, get_args(Average))
     if not 1 <= num_samples <= _DRAWS or batch_size < 1 or not radius > 0:
         raise ValueError(
             f"num_samples={num_samples}, batch_size={batch_size}, radius={radius}; want 1 to "
@@ -271,7 +276,7 @@ def wrap(
         evidence = off_pose_evidence(density, theta, log_prob, transform, radius=radius)
         return looks, evidence, likely
 
-    open_gate = Wrapped(classify, draw, transform, act, batch_size, None)
+    open_gate = Wrapped(classify, draw, transform, act, average, batch_size, None)
     if max_clean_loss is None:
         return open_gate
     everything = Contract(-np.inf, max_clean_loss, confidence, 0, 0, 1.0)

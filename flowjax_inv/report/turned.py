@@ -23,6 +23,8 @@ __all__ = [
 
 _HEADS = ("", "upright (%)", "C8 average (%)", "C8 NLL (nats)", "C8 calibration error",
           "changed upright (%)", "gate (nats)", "promised (%)", "bound (%)")  # fmt: skip
+# The two that nothing is done by: as the pictures come, and as one turns them who knows.
+_FIXED_COLOURS = {"plain": BLACK, "turn known": GREY}
 
 
 def write_robustness(workdir: Path | str, found: Mapping[str, Any]) -> Path:
@@ -102,15 +104,15 @@ def accuracies(found: Mapping[str, Any]) -> Figure:
     """Draw the accuracy over the angle, a line for each way, dashed behind the gate."""
     figure, panel = _panel(9.0, 4.6)
     degrees = np.append(found["degrees"], 180.0)
-    for colour, (name, way) in zip(CYCLE, found["ways"].items(), strict=False):
-        plain = name == "plain"
+    colours = _colours(found)
+    for name, way in found["ways"].items():
         values = 100 * np.array(way["accuracy"])
-        panel.plot(degrees, np.append(values, values[0]), color=BLACK if plain else colour,
-                   label=name, lw=2.0 if plain else 1.5)  # fmt: skip
+        panel.plot(degrees, np.append(values, values[0]), color=colours[name], label=name,
+                   lw=2.0 if name in _FIXED_COLOURS else 1.5)  # fmt: skip
         gated = found["gates"].get(name)
         if gated:
             values = 100 * np.array(gated["accuracy"])
-            panel.plot(degrees, np.append(values, values[0]), color=colour, lw=1.2, ls="--")
+            panel.plot(degrees, np.append(values, values[0]), color=colours[name], lw=1.2, ls="--")
     panel.set(xlabel="turned by (degrees)", ylabel="accuracy (%)", xlim=(-180, 180), ylim=(0, None))
     panel.xaxis.set_major_locator(MultipleLocator(45))
     figure.legend(loc="outside right upper", frameon=False)
@@ -122,11 +124,13 @@ def gate_curve(found: Mapping[str, Any]) -> Figure:
     figure, panel = _panel(8.0, 4.6)
     plain = found["ways"]["plain"]
     panel.plot(0, 100 * plain["c8_accuracy"], "o", color=BLACK, label="plain", zorder=9)
-    for colour, name in zip(CYCLE[1:], found["gates"], strict=False):
+    colours = _colours(found)
+    for name in found["gates"]:
         entries = [entry for entry in found["curve"] if entry["way"] == name]
         entries = [*entries, found["ways"][name]]
         loss = [100 * (plain["upright_accuracy"] - e["upright_accuracy"]) for e in entries]
-        panel.plot(loss, [100 * e["c8_accuracy"] for e in entries], "o-", color=colour, label=name)
+        c8 = [100 * e["c8_accuracy"] for e in entries]
+        panel.plot(loss, c8, "o-", color=colours[name], label=name)
     aim = 90 * plain["upright_accuracy"]
     panel.axhline(aim, color=GREY, ls=":", lw=1)
     panel.annotate("90 % of the upright accuracy", (0.99, aim), xycoords=("axes fraction", "data"),
@@ -152,14 +156,21 @@ def divergences(found: Mapping[str, Any]) -> Figure:
     figure, panel = _panel(8.0, 4.2)
     sizes = np.array(found["class_sizes"])
     order = np.argsort(-sizes, kind="stable")
-    for colour, (name, way) in zip(CYCLE, found["ways"].items(), strict=False):
+    colours = _colours(found)
+    for name, way in found["ways"].items():
         values = np.array(way["divergence"], float)[order]
         label = f"{name} ({fixed(float(np.nanmean(values)), 2)})"
-        panel.plot(np.arange(len(order)), values, "o-", color=colour, label=label, ms=4)
+        panel.plot(np.arange(len(order)), values, "o-", color=colours[name], label=label, ms=4)
     panel.set_xticks(np.arange(len(order)), [str(size) for size in sizes[order]])
     panel.set(xlabel="training images of the class", ylabel="divergence (nats)", ylim=(0, None))
     figure.legend(loc="outside right upper", frameon=False, title="mean over classes")
     return figure
+
+
+def _colours(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return a colour for every way, the same in all figures."""
+    others = iter(CYCLE)
+    return {name: _FIXED_COLOURS.get(name) or next(others) for name in found["ways"]}
 
 
 def _panel(width: float, height: float) -> tuple[Figure, Axes]:
