@@ -31,8 +31,8 @@ __all__ = [
 
 Average = Literal["probs", "logits", "confident"]
 
-# Power by which confident views outweigh others: 2, 4 and 8 were alike on turned CIFAR-10, images
-# that no training saw (0.91 to 0.92 of the upright accuracy, without weights 0.90).
+# Power by which confident views outweigh others: 2, 4 and 8 were alike on held-out images, turned,
+# of CIFAR-10 (0.91 to 0.92 of the upright accuracy, without weights 0.90).
 _CONFIDENCE = 4
 POOL = 300  # draws that a norm chooses from, as in the authors' code
 # Views at a time on a CPU, so that what is between a network's layers fits the cache: SimpleConv,
