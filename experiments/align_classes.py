@@ -154,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--step_size", type=float, default=_STEP_SIZE, help="share of the mean")
     parser.add_argument("--num_samples", type=int, default=_SAMPLES, help="per image and step")
     parser.add_argument("--coordinates", nargs="+", help="those that move; all if not given")
+    parser.add_argument("--bandwidth", type=float, help="follow the nearest of several modes")
     parsed = parser.parse_args(arguments)
     keep_compiled_programs()
     try:
