@@ -1,6 +1,7 @@
 """Straighten a folder of pictures with the density of a finished run.
 
     python -m experiments.align --workdir=runs/mario_iggy --images=FOLDER --out=FOLDER
+    python -m experiments.align ... --coordinates rotation     # turned alone, not moved
 
 Writes to --out, which must be new or empty: every picture straightened, at most 1024 pixels wide,
 as NAME.png; poses.csv, what was done to each; montage.png, some before and after; prototype.png,
