@@ -156,7 +156,7 @@ BAD_LINES = [
     (["--config"], "--config is missing; available"),
     (["--config=experiments/mario.py"], "experiments/mario.py is not a file; available: exp"),
     (["--config=experiments/build.py"], "experiments/build.py has no get_config"),
-    ([CONFIG + ":samll"], 'variant "samll" is unknown; allowed: paper, rivals, smoke'),
+    ([CONFIG + ":samll"], 'variant "samll" is unknown; allowed: paper, rivals, rotation, smoke'),
     ([CONFIG, "--config.train.epoch=3"], "no field train.epoch; did you mean train.epochs"),
     ([CONFIG, "--config.distribution.layer=3"], "did you mean distribution.layers"),
     ([CONFIG, "--noconfig.train.shufle"], "no field train.shufle; did you mean train.shuffle"),
