@@ -22,7 +22,8 @@ def get_config(variant: str = "") -> defaults.Config:
     config.paper = ""
     config.transform.subgroup = "rotation"
     # A picture turned and turned back has lost its corners. Filled from its edge, the classifier
-    # finds them less strange: knowing the turn, 0.70 right at 45 degrees for 0.63 with the mean.
+    # finds them less strange: of 2,500 held-out images, turned back from 45 degrees by the known
+    # angle, 0.70 are right, filled with the mean 0.63.
     config.transform.padding = "border"
     config.data.choice, config.data.train_size = "first", 45_000
     config.objective.pose_likelihood = True

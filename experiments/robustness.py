@@ -24,7 +24,7 @@ from experiments.command_line import leave
 from experiments.program_cache import keep_compiled_programs
 from experiments.run_folder import RunFolder, environment
 from experiments.trained import Trained, load_run
-from experiments.turning import WAYS, Ways, over_batches
+from experiments.turning import KNOWN, WAYS, Ways, over_batches
 from flowjax_inv import metrics
 from flowjax_inv.data.sets import Split
 from flowjax_inv.data.variants import turned_bicubic
@@ -108,12 +108,16 @@ def measure(
         rest = max((name for name in shifts if "rest" in name), key=lambda name: shifts[name])
     degrees = np.linspace(-180.0, 180.0, angles, endpoint=False)
     everything = ways.make(rest)
-    seen = [everything(turned_bicubic(test.images, d, mean)) for d in degrees]
-    turned = everything(turned_bicubic(test.images, anyhow, mean))
-    if has_density and "rotation" in run.transform.names:
-        known = ways.make_known()
-        for at, by in zip([*seen, turned], [*degrees, anyhow], strict=True):
-            at["turn known"] = known(turned_bicubic(test.images, by, mean), by)
+    can_turn = has_density and "rotation" in run.transform.names
+    known = ways.make_known() if can_turn else None
+
+    def turned_by(by: Any) -> dict[str, np.ndarray]:
+        """Predict test images turned by one angle, or each by its own."""
+        pictures = turned_bicubic(test.images, by, mean)
+        return everything(pictures) | ({KNOWN: known(pictures, by)} if known else {})
+
+    seen = [turned_by(d) for d in degrees]
+    turned = turned_by(anyhow)
     clean = seen[angles // 2]
     names = [name for name in WAYS if name in clean]
     found: dict[str, Any] = {

@@ -18,10 +18,12 @@ from flowjax_inv.inference import (
     view_logits,
 )
 
-__all__ = ["SHIFTS", "WAYS", "Ways", "over_batches"]
+__all__ = ["KNOWN", "SHIFTS", "WAYS", "Ways", "over_batches"]
 
-# In the order of the table; without a density there is the first alone. The last is no way to
-# predict, it is told by how much a picture is turned: what the others can reach.
+# No way to predict, as it is told by how much a picture is turned: what the others can reach.
+KNOWN = "turn known"
+
+# In the order of the table; without a density there is the first alone.
 WAYS = (
     "plain",
     "averaged",
@@ -30,7 +32,7 @@ WAYS = (
     "mean-shift, 10 steps",
     "mean-shift to rest",
     "mean-shift to rest, averaged",
-    "turn known",
+    KNOWN,
 )
 
 # Mean-shift as the paper makes it on CIFAR-10, and to rest: to where the mean is, or from the
