@@ -24,7 +24,9 @@ from jax.custom_derivatives import SymbolicZero
 from jax.scipy import ndimage
 from jax.typing import ArrayLike
 
-__all__ = ["METHODS", "PADDINGS", "check_name", "crop", "valid_mask", "warp"]
+from flowjax_inv.naming import check_name
+
+__all__ = ["METHODS", "PADDINGS", "crop", "valid_mask", "warp"]
 
 METHODS = ("auto", "gather", "flat", "map_coordinates")
 CROP_METHODS = ("auto", "products", "flat")
@@ -37,21 +39,6 @@ _LARGEST_ENTRY = 1e9
 _FEW_CHANNELS = 4
 # Rounding of a position (about 1e-6 of the width) must not push an edge pixel out of the picture.
 _MASK_SLACK_PIXELS = 1e-3
-
-
-def check_name(what: str, given: object, allowed: Sequence[str]) -> None:
-    """Refuse a name that is not in the list, and show the list.
-
-    Args:
-        what: the argument, as the user wrote it.
-        given: the value that came.
-        allowed: the names that exist.
-
-    Raises:
-        ValueError: if `given` is not one of `allowed`.
-    """
-    if given not in allowed:
-        raise ValueError(f"{what}={given!r} is unknown; did you mean one of {', '.join(allowed)}?")
 
 
 def warp(

@@ -147,6 +147,7 @@ def test_the_noise_is_gumbels() -> None:
     assert float(jnp.mean(drawn)) == pytest.approx(0.9, abs=0.006)
 
 
+@pytest.mark.slow
 def test_theta_that_is_no_crop_has_no_mass() -> None:
     density: Any = case("", lrp()).density()
     atoms = density.atoms[:, None] + jnp.zeros((3, 1))
@@ -396,7 +397,7 @@ def build(distribution: Any, classifier: nn.Module, rate: float = 1e-2, **fields
 @pytest.mark.parametrize(
     "module",
     [
-        pytest.param(lrp(), id="score"),
+        pytest.param(lrp(), marks=pytest.mark.slow, id="score"),
         pytest.param(lrp(gradient="gumbel_softmax"), id="gumbel"),
         pytest.param(flow_lrp(), marks=pytest.mark.slow, id="flow"),
     ],

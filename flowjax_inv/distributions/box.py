@@ -11,7 +11,7 @@ import numpy as np
 
 from flowjax_inv.distributions.base import ConditionalDistribution, free_plus_projection
 from flowjax_inv.distributions.bases import UniformBox
-from flowjax_inv.warps import check_name
+from flowjax_inv.naming import check_name
 
 __all__ = ["Augerino", "Fixed", "Identity", "InstaAug"]
 

@@ -15,9 +15,9 @@ from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.crop_densities import CropCategorical, CropFlow
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.matrices import assemble
+from flowjax_inv.naming import check_name
 from flowjax_inv.networks.residual import he_conv, he_normal, preact_block
 from flowjax_inv.transforms import Crop
-from flowjax_inv.warps import check_name
 
 __all__ = ["FlowLRP", "InstaAugLRP"]
 

@@ -17,7 +17,7 @@ from flowjax_inv.distributions.base import (
     unbounded,
 )
 from flowjax_inv.distributions.bases import GaussianMixture, UniformBox
-from flowjax_inv.warps import check_name
+from flowjax_inv.naming import check_name
 
 __all__ = ["Flow", "FlowDistribution"]
 

@@ -17,7 +17,7 @@ from flowjax_inv.distributions.base import (
 )
 from flowjax_inv.distributions.bases import Gaussian
 from flowjax_inv.distributions.flow import FlowDistribution
-from flowjax_inv.warps import check_name
+from flowjax_inv.naming import check_name
 
 __all__ = ["ConditionalGaussian"]
 

@@ -11,9 +11,9 @@ import numpy as np
 from jax import lax
 
 from flowjax_inv.inference.averaging import check_images
+from flowjax_inv.naming import check_name
 from flowjax_inv.noise import SPREADS, SpreadKey, repeat_key
 from flowjax_inv.transforms import Transform, wrap
-from flowjax_inv.warps import check_name
 
 if TYPE_CHECKING:  # slow to import, and only named
     import distrax

@@ -18,8 +18,8 @@ import numpy as np
 from flowjax_inv import transforms
 from flowjax_inv.inference.averaging import Average, average_views, check_images, check_logits
 from flowjax_inv.inference.contracts import Contract, fit_gate
+from flowjax_inv.naming import check_name
 from flowjax_inv.transforms import Transform
-from flowjax_inv.warps import check_name
 
 if TYPE_CHECKING:  # slow to import, and only named
     import distrax

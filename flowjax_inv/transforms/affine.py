@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from flowjax_inv import warps
 from flowjax_inv.matrices import as_matrices, assemble, exp, log
+from flowjax_inv.naming import check_name
 from flowjax_inv.transforms.base import ByMatrix, wrap
 
 __all__ = ["Affine", "Decoupled"]
@@ -81,8 +81,8 @@ class Affine(ByMatrix):
 
     def __post_init__(self) -> None:
         """Refuse unknown names, fill in the default half-range."""
-        warps.check_name("subgroup", self.subgroup, tuple(_SUBGROUPS))
-        warps.check_name("basis", self.basis, tuple(_BASES))
+        check_name("subgroup", self.subgroup, tuple(_SUBGROUPS))
+        check_name("basis", self.basis, tuple(_BASES))
         if self.half_range is None:
             default = tuple(180.0 if name == "rotation" else 1.0 for name in self.names)
             object.__setattr__(self, "half_range", default)
@@ -180,7 +180,7 @@ class Decoupled(ByMatrix):
         """Refuse unknown entries, fill in the default half-range."""
         entries = tuple(self.entries)
         for entry in entries:
-            warps.check_name("entry", entry, tuple(_ENTRIES))
+            check_name("entry", entry, tuple(_ENTRIES))
         if not entries or len(set(entries)) < len(entries):
             raise ValueError(f"entries={entries}; want one or more of a to f, each once.")
         object.__setattr__(self, "entries", entries)

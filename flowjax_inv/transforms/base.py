@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from flowjax_inv import warps
 from flowjax_inv.matrices import inverse
+from flowjax_inv.naming import check_name
 
 __all__ = ["ByMatrix", "Transform", "wrap"]
 
@@ -47,7 +48,7 @@ class Transform(abc.ABC):
 
     def __post_init__(self) -> None:
         """Refuse fields that make no transform; subclasses call this last."""
-        warps.check_name("padding", self.padding, warps.PADDINGS)
+        check_name("padding", self.padding, warps.PADDINGS)
         given = cast("Iterable[float]", np.atleast_1d(self.half_range))  # a number, tuple or list
         half_range = tuple(float(h) for h in given)
         if len(half_range) != self.dim or not all(0 < h < math.inf for h in half_range):
@@ -184,7 +185,7 @@ class ByMatrix(Transform):
     warp: str = field(default="auto", kw_only=True)
 
     def __post_init__(self) -> None:
-        warps.check_name("warp", self.warp, warps.METHODS)
+        check_name("warp", self.warp, warps.METHODS)
         super().__post_init__()
 
     def __call__(self, images: ArrayLike, theta: ArrayLike) -> jax.Array:

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from flowjax_inv import warps
 from flowjax_inv.matrices import as_matrices, assemble
+from flowjax_inv.naming import check_name
 from flowjax_inv.transforms.base import Transform
 
 __all__ = ["Crop"]
@@ -54,7 +55,7 @@ class Crop(Transform):
                 f"Crop(min_size={self.min_size}, max_size={self.max_size}) wants fractions of the "
                 "picture, 0 < min_size < max_size <= 1."
             )
-        warps.check_name("centre", self.centre, ("room", "picture"))
+        check_name("centre", self.centre, ("room", "picture"))
         span = 0.5 * (self.max_size - self.min_size)
         object.__setattr__(self, "half_range", (1.0, 1.0, span, span))
         super().__post_init__()
