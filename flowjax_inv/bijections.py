@@ -1,4 +1,4 @@
-"""Bijections of the conditional flow: couplings, permutations, squashes, splines, a circular shift.
+"""Bijections of the conditional flow: squashes, splines, a circular shift, what conditions them.
 
 All are Distrax bijectors on vectors (event rank 1), to be joined by `distrax.Chain`, which lists
 the bijector applied last first. A bijection that is conditioned on an embedding gets it through a
@@ -19,9 +19,7 @@ __all__ = [
     "CircularShift",
     "Conditioner",
     "ConditionerNet",
-    "Permutation",
     "Squash",
-    "affine_coupling",
     "spline_coupling",
 ]
 
@@ -43,6 +41,7 @@ class Squash(distrax.Bijector):
     Args:
         limit: half-width of the image; 1 is the unit box.
         width: where the bend is; the slope at 0 is limit / width.
+        axis: of the coordinates, over which log-slopes are added up.
 
     Raises:
         ValueError: if limit or width is not positive.
@@ -51,15 +50,14 @@ class Squash(distrax.Bijector):
         -inf: no point is mapped there.
     """
 
-    def __init__(self, limit: float, width: float):
+    def __init__(self, limit: float, width: float, *, axis: int = -1):
         super().__init__(event_ndims_in=1, event_ndims_out=1)
         if not (limit > 0 and width > 0):
             raise ValueError(f"Squash(limit={limit}, width={width}): both must be positive.")
-        self.limit, self.width = limit, width
+        self.limit, self.width, self.axis = limit, width, axis
 
     def _log_slope(self, u: jax.Array) -> jax.Array:
-        each = 2.0 * (np.log(2.0) - u - jax.nn.softplus(-2.0 * u))
-        return jnp.sum(each + np.log(self.limit / self.width), axis=-1)
+        return jnp.sum(_log_slope_of_tanh(u) + np.log(self.limit / self.width), axis=self.axis)
 
     def forward_and_log_det(self, x: _Array) -> tuple[jax.Array, jax.Array]:
         """Return y and log |dy/dx|, summed over coordinates."""
@@ -68,30 +66,22 @@ class Squash(distrax.Bijector):
 
     def inverse_and_log_det(self, y: _Array) -> tuple[jax.Array, jax.Array]:
         """Return x and log |dx/dy|; -inf where y lies outside the image."""
-        inside = jnp.all(jnp.abs(y) <= self.limit, axis=-1)
+        inside = jnp.all(jnp.abs(y) <= self.limit, axis=self.axis)
         u = jnp.arctanh(jnp.clip(y / self.limit, -1.0 + _EDGE, 1.0 - _EDGE))
         return u * self.width, jnp.where(inside, -self._log_slope(u), -jnp.inf)
 
 
-class Permutation(distrax.Bijector):
-    """Reorder coordinates: y[i] = x[order[i]]; log-determinant 0.
+@jax.custom_jvp
+def _log_slope_of_tanh(u: jax.Array) -> jax.Array:
+    u = jnp.abs(u)
+    return 2.0 * (np.log(2.0) - u - jnp.log1p(jnp.exp(-2.0 * u)))
 
-    Args:
-        order: a permutation of 0 .. d-1.
-    """
 
-    def __init__(self, order: Sequence[int]):
-        super().__init__(event_ndims_in=1, event_ndims_out=1, is_constant_jacobian=True)
-        self.order = np.asarray(order)
-        self.inverse_order = np.argsort(self.order)
-
-    def forward_and_log_det(self, x: _Array) -> tuple[jax.Array, jax.Array]:
-        """Return the reordered x and 0."""
-        return x[..., self.order], jnp.zeros(x.shape[:-1], x.dtype)
-
-    def inverse_and_log_det(self, y: _Array) -> tuple[jax.Array, jax.Array]:
-        """Return y in the original order and 0."""
-        return y[..., self.inverse_order], jnp.zeros(y.shape[:-1], y.dtype)
+@_log_slope_of_tanh.defjvp
+def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    """The derivative is -2 tanh(u): the forward pass has it already."""
+    (u,), (du,) = primals, tangents
+    return _log_slope_of_tanh(u), -2.0 * jnp.tanh(u) * du
 
 
 class CircularShift(distrax.Bijector):
@@ -186,28 +176,6 @@ class ConditionerNet(nn.Module):
             bias_l = self.param(f"bias{layer}", nn.initializers.zeros, size[-1:])
             layers.append((kernel_l, bias_l))
         return Conditioner(context, kernel[: self.inputs], tuple(layers))
-
-
-def affine_coupling(
-    kept: np.ndarray, conditioner: Callable[[_Array], jax.Array], log_scale_cap: float
-) -> distrax.Bijector:
-    """RealNVP coupling: y = x where kept, x exp(s) + t elsewhere; (t, s) from (x kept, embedding).
-
-    Args:
-        kept: (d,) bool; none kept makes it an elementwise map conditioned on the embedding alone.
-        conditioner: features (..., d) to parameters (..., 2d), shift and log-scale interleaved.
-        log_scale_cap: c in s = c tanh(s_raw / c): a smooth bound, since a clip has no gradient and
-            an overflow at a kept position would still poison the gradient.
-
-    Source: flow paper section 4; its code leaves s unbounded.
-    """
-
-    def bijector(parameters: jax.Array) -> distrax.Bijector:
-        pairs = parameters.reshape(*parameters.shape[:-1], kept.size, 2)
-        log_scale = log_scale_cap * jnp.tanh(pairs[..., 1] / log_scale_cap)
-        return distrax.ScalarAffine(shift=pairs[..., 0], log_scale=log_scale)
-
-    return distrax.MaskedCoupling(mask=kept, conditioner=conditioner, bijector=bijector)
 
 
 def spline_coupling(

@@ -1,4 +1,4 @@
-"""Noise for a batch of densities: one key or one per row, and samples that spread evenly."""
+"""Noise for a batch of densities: one key or several, and samples that spread evenly."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,15 +46,15 @@ def repeat_key(key: jax.Array, rows: int) -> jax.Array:
 
 
 def split_key(key: jax.Array | SpreadKey) -> tuple[Any, Any]:
-    """Split one key, or each of one key per row, in two; both spread as it does."""
+    """Split one key, or each of several, in two; both spread as it does."""
     if isinstance(key, SpreadKey):
         first, second = split_key(key.key)
         return SpreadKey(first, key.spread), SpreadKey(second, key.spread)
-    if _per_row(key):
-        both = jax.vmap(jax.random.split)(key)
-        return both[:, 0], both[:, 1]
-    first, second = jax.random.split(key)
-    return first, second
+    split = jax.random.split
+    for _ in range(_axes(key)):
+        split = jax.vmap(split)
+    both = split(key)
+    return both[..., 0], both[..., 1]
 
 
 def draw_noise(
@@ -64,7 +64,8 @@ def draw_noise(
 
     Args:
         draw: jax.random.normal or its like: (key, shape) -> array.
-        key: one for all, or one per row, (N,); or a `SpreadKey` of such.
+        key: one for all, one per row, (N,), or one per sample and row, (n, N); or a `SpreadKey` of
+            one of the first two.
         n: samples per row.
         shape: (N, ...).
 
@@ -78,7 +79,9 @@ def draw_noise(
                 'and Gumbel noise; take "independent".'
             )
         return _QUANTILES[draw](draw_noise(partial(_evenly, spread=key.spread), key.key, n, shape))
-    if _per_row(key):
+    if _axes(key) == 2:
+        return jax.vmap(jax.vmap(lambda k: draw(k, shape[1:])))(key)
+    if _axes(key) == 1:
         return jax.vmap(lambda k: draw(k, (n, *shape[1:])), out_axes=1)(key)
     return draw(key, (n, *shape))
 
@@ -95,6 +98,6 @@ def _evenly(key: jax.Array, shape: tuple[int, ...], *, spread: str) -> jax.Array
     return jnp.clip(u, 1e-7, 1.0 - 1e-7)  # infinite quantiles at the ends
 
 
-def _per_row(key: jax.Array) -> bool:
-    """Whether this is one typed key per row; old-style keys are always single."""
-    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 1
+def _axes(key: jax.Array) -> int:
+    """Return how many axes of keys these are; old-style keys are always single."""
+    return key.ndim if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else 0

@@ -227,11 +227,12 @@ def make_step(
     def draw(density: Any, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return theta (n, N, d) and log g (n, N)."""
 
-        def one(copy: jax.Array) -> Any:
-            each = jax.vmap(lambda key: jax.random.fold_in(key, copy))(keys)
-            return density.sample_and_log_prob(seed=each)
+        def of_copy(copy: jax.Array) -> jax.Array:
+            return jax.vmap(lambda key: jax.random.fold_in(key, copy))(keys)
 
-        return jax.vmap(one)(jnp.arange(copies))
+        # One key per sample and image: how many copies there are changes none of them.
+        each = jax.vmap(of_copy)(jnp.arange(copies))
+        return density.sample_and_log_prob(seed=each, sample_shape=(copies,))
 
     def equivariance(
         propose: Callable[..., Any], images: jax.Array, theta: jax.Array, keys: jax.Array

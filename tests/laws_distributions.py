@@ -230,6 +230,13 @@ def a_key_per_row_is_that_rows_alone(case: Case) -> None:
     np.testing.assert_allclose(moved, theta[:, order], atol=1e-6)
     np.testing.assert_allclose(moved_log_prob, log_prob[:, order], atol=1e-4)
     assert np.abs(np.diff(theta, axis=0)).min() > 0, "copies of one image must differ"
+    # And with one per sample and image, a sample is that of its key, whatever the others are.
+    each = jax.random.split(jax.random.key(6), (4, 3))
+    together: Any = case.density().sample_and_log_prob(seed=each, sample_shape=(4,))
+    for sample in (0, 3):
+        alone = case.density().sample_and_log_prob(seed=each[sample])
+        for a, b in zip(together, alone, strict=True):
+            np.testing.assert_allclose(a[sample], b, atol=1e-4)
 
 
 def entropy_is_at_most_the_log_volume(case: Case) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from flowjax_inv import bijections
+from flowjax_inv.couplings import Couplings
 
 
 def _conditioner(inputs: int, outputs: int) -> bijections.Conditioner:
@@ -25,12 +26,12 @@ CIRCLES = (False, True, True)
 BIJECTIONS = {
     "squash": lambda: bijections.Squash(1.0, 1.5),
     "inner_squash": lambda: bijections.Squash(6.0, 6.0),
-    "permutation": lambda: bijections.Permutation((2, 0, 1)),
     "circular_shift": lambda: bijections.CircularShift(
         jnp.array([[1.0, 0.2], [-1.0, 0.4], [0.1, -2.0]]), CIRCLES
     ),
-    "affine_coupling": lambda: bijections.affine_coupling(KEPT, _conditioner(3, 6), 3.0),
-    "affine_elementwise": lambda: bijections.affine_coupling(NONE_KEPT, _conditioner(3, 6), 3.0),
+    "couplings": lambda: Couplings(
+        [_conditioner(3, 6)] * 2, [(1, 2, 0), (2, 0, 1)], log_scale_cap=3.0, inner_squash=6.0
+    ),
     "spline_coupling": lambda: bijections.spline_coupling(KEPT, _conditioner(6, 48), 5, CIRCLES),
     "spline_elementwise": lambda: bijections.spline_coupling(
         NONE_KEPT, _conditioner(6, 48), 5, CIRCLES
@@ -38,7 +39,6 @@ BIJECTIONS = {
     "chain": lambda: distrax.Chain(
         [
             bijections.Squash(1.0, 1.0),
-            bijections.Permutation((1, 2, 0)),
             bijections.Squash(6.0, 6.0),
         ]
     ),

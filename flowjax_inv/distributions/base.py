@@ -20,8 +20,9 @@ class ConditionalDistribution(nn.Module):
     batch shape (N,) and event shape (dim,) with `sample_and_log_prob(seed=, sample_shape=)` and
     `log_prob` (-inf outside its support, which lies inside the box). The returned object may be
     used after the Linen call has ended: it holds arrays, never bound modules. `seed` is one key,
-    or one key per image, (N,): an image's samples then depend on its own key alone, whatever
-    batch and device it is on. Densities draw by `noise.draw_noise`, which keeps this.
+    one key per image, (N,), or one per sample and image, (n, N): an image's samples then depend on
+    its own keys alone, whatever batch and device it is on. Densities draw by `noise.draw_noise`,
+    which keeps this.
 
     Attributes:
         dim: number of coordinates of theta.

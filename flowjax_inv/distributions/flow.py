@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from flowjax_inv import bijections
+from flowjax_inv.couplings import Couplings
 from flowjax_inv.distributions.base import (
     ConditionalDistribution,
     bounded,
@@ -138,7 +139,7 @@ class Flow(ConditionalDistribution):
         # Densities stay float32 even when the embedding is computed in bfloat16.
         embedding = self.embed(images, train=train).astype(jnp.float32)
         if self.bijection == "coupling":
-            chain = self._couplings(embedding) + [bijections.Squash(1.0, self.tanh_width)]
+            chain = [self._couplings(embedding), bijections.Squash(1.0, self.tanh_width)]
         else:
             squash = [] if self.base == "unit_box" else [bijections.Squash(1.0, self.tanh_width)]
             chain = squash + self._splines(embedding)
@@ -169,25 +170,23 @@ class Flow(ConditionalDistribution):
         net = bijections.ConditionerNet(inputs, outputs, self.width, self.hidden_layers, name=name)
         return net(embedding)
 
-    def _couplings(self, embedding: jax.Array) -> list[distrax.Bijector]:
-        """Return couplings, permutations and inner squashes, first applied first."""
+    def _couplings(self, embedding: jax.Array) -> distrax.Bijector:
+        """Return all couplings with their permutations and inner squashes."""
         random = np.random.RandomState(self.permutation_seed)
-        # The first half (rounded up) is kept and conditions the rest; a single coordinate is
-        # mapped by the embedding alone.
-        kept = np.arange(self.dim) < (self.dim + 1) // 2 if self.dim > 1 else np.zeros(1, bool)
-        chain: list[distrax.Bijector] = []
-        for layer in range(self.layers):
-            conditioner = self._conditioner(
-                embedding, self.dim, 2 * self.dim, name=f"coupling{layer}"
-            )
-            chain.append(bijections.affine_coupling(kept, conditioner, self.log_scale_cap))
-            if self.dim == 2:
-                chain.append(bijections.Permutation((1, 0)))
-            elif self.dim > 2:
-                chain.append(bijections.Permutation(random.permutation(self.dim).tolist()))
-            if self.inner_squash:
-                chain.append(bijections.Squash(self.inner_squash, self.inner_squash))
-        return chain
+        if self.dim > 2:
+            orders = [random.permutation(self.dim).tolist() for _ in range(self.layers)]
+        else:
+            orders = [[*range(self.dim)][::-1]] * self.layers
+        conditioners = [
+            self._conditioner(embedding, self.dim, 2 * self.dim, name=f"coupling{layer}")
+            for layer in range(self.layers)
+        ]
+        return Couplings(
+            conditioners,
+            orders,
+            log_scale_cap=self.log_scale_cap,
+            inner_squash=self.inner_squash,
+        )
 
     def _splines(self, embedding: jax.Array) -> list[distrax.Bijector]:
         """Return one elementwise spline, then splines that couple alternate coordinates."""
