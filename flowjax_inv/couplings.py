@@ -33,8 +33,8 @@ class Couplings(distrax.Bijector):
 
     The loop is one `jax.lax.scan`, whose temporaries are used again by every layer, and coordinates
     come first: all samples of all images are the rows of one matrix product, and vectors are as
-    long as there are samples. Layers written out, with coordinates last, take two to three times as
-    long on two CPU cores and twice as long to compile (`python -m benchmarks.flow`: "distrax").
+    long as there are samples. Masked layers written out, with coordinates last, take two to four
+    times as long on two CPU cores (`python -m benchmarks.flow`: "distrax").
 
     Args:
         conditioners: one per layer, of d inputs and 2 d outputs, shift and log-scale interleaved;
@@ -59,6 +59,7 @@ class Couplings(distrax.Bijector):
         self.kept = (self.dim + 1) // 2 if self.dim > 1 else 0
         self.cap = log_scale_cap
         self.squash = Squash(inner_squash, inner_squash, axis=0) if inner_squash else None
+        # Each laid out before they are stacked: stacked first, the gradient takes twice as long.
         layers = [self._layer(*each) for each in zip(conditioners, orders, strict=True)]
         self.layers: Any = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
 
