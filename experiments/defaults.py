@@ -181,6 +181,9 @@ FIELDS: dict[str, Any] = {
         "circular_mask": Field(value=False, about="it sees the inscribed disc alone"),
         "noise": Field(0.0, "standard deviation of what training lays over its images", low=0),
         "shrink": Field(1, "pixels of a side that become one before it", low=1),
+        "mirrored": Field(
+            value=False, about="of polar_conv: after training, mean with the mirrored image's"
+        ),
     },
     "distribution": {
         "name": Field(

@@ -28,8 +28,8 @@ def get_config(variant: str = "") -> defaults.Config:
     config.data.choice, config.data.train_size = "first", 45_000
     config.objective.pose_likelihood = True
     # Mirrored images are upright as well: twice as many for a density that learns them by heart.
-    config.data.mirror = True
-    config.objective.burn_in_epochs, config.train.epochs = 12, 36
+    config.data.mirror = config.embedding.mirrored = True
+    config.objective.burn_in_epochs, config.train.epochs = 12, 42
     config.distribution.name, config.objective.average = "circular", "losses"
     # It sees no corners, means over 2x2 pixels, and noise over them: what is empty, traces of
     # interpolation and the grid of a compression would all give the angle away.
@@ -43,14 +43,15 @@ def get_config(variant: str = "") -> defaults.Config:
     flow.components, flow.loc_start, flow.gumbel, flow.layers = 30, "even", "score", 4
     flow.width, flow.temperature = 32, 0.5
     density = config.optimizer.distribution
-    density.name, density.learning_rate, density.weight_decay = "adamw", 4e-3, 1e-4
+    density.name, density.learning_rate, density.weight_decay = "adamw", 4e-3, 2e-2
     density.warmup_steps = 100
     config.evaluation.rules = ("plain",)
     # A pose that is known well is a narrow density: no alarm.
     config.alarms.entropy_floor_per_coordinate = -10.0
     if variant in ("mnist", "digits"):
         # A mirrored digit is none, and round a digit there is nothing.
-        config.data.mirror, config.transform.padding = False, "zeros"
+        config.data.mirror = config.embedding.mirrored = False
+        config.transform.padding, density.weight_decay = "zeros", 1e-4
     if variant == "mnist":
         config.data.train_size = 55_000
         config.objective.burn_in_epochs, config.train.epochs = 4, 10

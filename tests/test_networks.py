@@ -336,6 +336,22 @@ def test_outputs_of_the_polar_network_turn_with_the_image(shape, batch_norm) -> 
     np.testing.assert_allclose(scores(wide), expected, atol=1e-4)
 
 
+def test_outputs_of_the_mirrored_polar_network_are_mirrored_with_the_image() -> None:
+    """Whatever the weights: output k of an image is output -k of its mirror image."""
+    images = jax.random.normal(jax.random.key(0), (2, 16, 16, 3))
+    plain, both = (PolarConv(features=16, width=3, mirrored=mirrored) for mirrored in (False, True))
+    variables = plain.init(jax.random.key(1), images)
+    opposite = -np.arange(16) % 16
+    expected = np.asarray(both.apply(variables, images))
+    there = np.asarray(both.apply(variables, images[:, :, ::-1]))
+    np.testing.assert_allclose(there[:, opposite], expected, atol=1e-5)
+    alone = [np.asarray(plain.apply(variables, x)) for x in (images, images[:, :, ::-1])]
+    np.testing.assert_allclose(expected, (alone[0] + alone[1][:, opposite]) / 2, atol=1e-5)
+    assert np.abs(alone[0] - expected).max() > 0.01
+    training: Any = both.apply(variables, images, train=True)
+    np.testing.assert_allclose(training, alone[0], atol=1e-6)
+
+
 def test_a_ray_of_the_polar_image_points_against_its_turn() -> None:
     """Bright to the right: theta = 0 reads it at -1, as a turn by -180 degrees leaves it."""
     images = jnp.zeros((1, 16, 16, 1)).at[:, 7:9, 8:].set(1.0)

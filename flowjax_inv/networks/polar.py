@@ -27,6 +27,8 @@ class PolarConv(nn.Module):
         features: K, even.
         width: c.
         batch_norm: normalise before every ReLU.
+        mirrored: out of training, outputs are the mean with those of the mirrored image, mirrored
+            back (output k becomes output -k): for images whose mirror image has the mirrored turn.
         conv: how convolutions are computed, see `flowjax_inv.convolutions`.
         axis_name: axis of `pmap` over which batch statistics are averaged.
 
@@ -39,6 +41,7 @@ class PolarConv(nn.Module):
     features: int
     width: int = 24
     batch_norm: bool = False
+    mirrored: bool = False
     conv: Implementation = "auto"
     axis_name: str | None = None
 
@@ -67,6 +70,8 @@ class PolarConv(nn.Module):
             x = jnp.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0)), mode="wrap")
             return Conv(channels, 3, conv=self.conv, name=name)(x)
 
+        if doubled := self.mirrored and not train:
+            images = jnp.concatenate([images, images[:, :, ::-1]])
         c = self.width
         x = polar_image(images, self.features // 2)
         x = activate(around(x, c, "conv0"), "conv0")
@@ -81,7 +86,11 @@ class PolarConv(nn.Module):
         for name, size, step in (("near", 5, 1), ("circle", 9, max(1, rays // 9))):
             layer = nn.Conv(4 * c, (size,), kernel_dilation=(step,), padding="CIRCULAR", name=name)
             x = x + activate(layer(x), name)
-        return nn.Dense(2, name="head")(x).reshape(len(images), self.features)
+        out = nn.Dense(2, name="head")(x).reshape(len(images), self.features)
+        if not doubled:
+            return out
+        straight, mirror = jnp.split(out, 2)
+        return (straight + jnp.roll(mirror[:, ::-1], 1, axis=1)) / 2
 
 
 def polar_image(images: jax.Array, directions: int) -> jax.Array:
