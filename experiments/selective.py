@@ -8,8 +8,8 @@ it: --config.distribution.name=augerino. With a seam at half a turn: --config.di
 --config.distribution.bijection=coupling.
 
 Variants: none, the paper's epochs and batch (a GPU); `:cpu`, minutes on two cores; `:equivariant`,
-as `:cpu` with the equivariance term, the classifier at rest after four epochs; `:smoke`, to see that
-it runs.
+as `:cpu` with the equivariance term, the classifier at rest after four epochs; `:smoke`, to see
+that it runs.
 """
 
 from experiments import defaults, recipes
