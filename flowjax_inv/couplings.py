@@ -1,5 +1,6 @@
 """The couplings of a flow as one loop over layers: compiled once, on coordinates side by side."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -76,15 +77,15 @@ class Couplings(distrax.Bijector):
             jnp.asarray(order),
         )
 
-    def _shift_and_log_scale(self, layer: _Layer, kept: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _shift_and_log_scale(
+        self, layer: _Layer, kept: jax.Array, samples: int
+    ) -> tuple[jax.Array, jax.Array]:
         """Map kept (K, N n) to both parameters, (M, N n) each."""
-        images = layer.context.shape[-1]
-        samples = kept.shape[-1] // images
         x = layer.context
         if self.kept:
             # The embedding's share is the same for all samples of an image.
-            x = (layer.first.T @ kept).reshape(-1, images, samples) + x[..., None]
-            x = x.reshape(-1, images * samples)
+            coordinates = (layer.first.T @ kept).reshape(*x.shape, samples)
+            x = (coordinates + x[..., None]).reshape(len(x), kept.shape[1])
         for kernel, bias in layer.later:
             x = kernel.T @ jax.nn.relu(x) + bias[:, None]
         if not self.kept:
@@ -92,9 +93,9 @@ class Couplings(distrax.Bijector):
         shift, raw = jnp.split(x, 2)
         return shift, self.cap * jnp.tanh(raw / self.cap)
 
-    def _forward(self, layer: _Layer, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _forward(self, layer: _Layer, z: jax.Array, samples: int) -> tuple[jax.Array, jax.Array]:
         kept, moved = z[: self.kept], z[self.kept :]
-        shift, log_scale = self._shift_and_log_scale(layer, kept)
+        shift, log_scale = self._shift_and_log_scale(layer, kept, samples)
         y = jnp.concatenate([kept, moved * jnp.exp(log_scale) + shift])[layer.order]
         log_det = jnp.sum(log_scale, axis=0)
         if self.squash is None:
@@ -102,11 +103,11 @@ class Couplings(distrax.Bijector):
         z, slope = self.squash.forward_and_log_det(y)
         return z, log_det + slope
 
-    def _inverse(self, layer: _Layer, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _inverse(self, layer: _Layer, z: jax.Array, samples: int) -> tuple[jax.Array, jax.Array]:
         y, slope = (z, 0.0) if self.squash is None else self.squash.inverse_and_log_det(z)
         y = y[jnp.argsort(layer.order)]
         kept, moved = y[: self.kept], y[self.kept :]
-        shift, log_scale = self._shift_and_log_scale(layer, kept)
+        shift, log_scale = self._shift_and_log_scale(layer, kept, samples)
         log_det = jnp.sum(log_scale, axis=0)
         return jnp.concatenate([kept, (moved - shift) * jnp.exp(-log_scale)]), slope - log_det
 
@@ -114,16 +115,16 @@ class Couplings(distrax.Bijector):
         """Apply `turn` layer after layer to x (..., N, d)."""
         x = jnp.asarray(x)
         lead, images = x.shape[:-2], self.layers.context.shape[-1]
-        x = jnp.broadcast_to(x, (*lead, images, self.dim)).reshape(-1, images, self.dim)
+        samples = math.prod(lead)
+        x = jnp.broadcast_to(x, (*lead, images, self.dim)).reshape(samples, images, self.dim)
 
         def body(carry: Any, layer: _Layer) -> Any:
             z, total = carry
-            z, log_det = turn(layer, z)
+            z, log_det = turn(layer, z, samples)
             return (z, total + log_det), None
 
         # (d, N n): images before samples, so that a batch that devices divide stays divided.
-        samples = len(x)
-        z = x.transpose(2, 1, 0).reshape(self.dim, -1)
+        z = x.transpose(2, 1, 0).reshape(self.dim, images * samples)
         (z, log_det), _ = jax.lax.scan(
             body, (z, jnp.zeros(z.shape[1:], z.dtype)), self.layers, reverse=reverse
         )

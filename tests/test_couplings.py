@@ -99,6 +99,17 @@ def test_under_vmap_it_is_the_same() -> None:
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+def test_no_images_and_no_samples() -> None:
+    params, orders = _case(3, 1)
+    for images, samples in ((0, 2), (IMAGES, 0)):
+        net: Any = ConditionerNet(3, 6, 8)
+        conditioners = [net.apply(p, EMBEDDING[:images]) for p in params]
+        loop = Couplings(conditioners, orders, log_scale_cap=CAP, inner_squash=6.0)
+        y, log_det = loop.forward_and_log_det(jnp.zeros((samples, images, 3)))
+        assert y.shape == (samples, images, 3)
+        assert log_det.shape == (samples, images)
+
+
 def test_nothing_is_mapped_outside_the_last_squash() -> None:
     params, orders = _case(2, 1)
     loop = Couplings(_conditioners(params, 2, 1), orders, log_scale_cap=CAP, inner_squash=6.0)
