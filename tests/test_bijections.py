@@ -72,6 +72,21 @@ def test_squash_slope_is_right_where_tanh_has_saturated() -> None:
     np.testing.assert_allclose(log_det, expected, rtol=1e-6)
 
 
+def test_the_derivative_of_the_squashs_slope_is_that_of_its_value() -> None:
+    """It is written down, not differentiated: at 0, on both sides and where tanh has saturated."""
+    u = np.array([-12.0, -1.3, -1e-3, 0.0, 0.4, 2.0, 9.0])
+    slope = jax.vmap(jax.grad(lambda u: bijections.Squash(1.0, 1.0).forward_and_log_det(u)[1]))
+    step = 1e-5
+
+    def exact(u: np.ndarray) -> np.ndarray:
+        return 2 * (np.log(2.0) - np.abs(u) - np.log1p(np.exp(-2 * np.abs(u))))
+
+    expected = (exact(u + step) - exact(u - step)) / (2 * step)
+    np.testing.assert_allclose(
+        slope(jnp.asarray(u, jnp.float32)[:, None])[:, 0], expected, atol=1e-5
+    )
+
+
 def test_squash_maps_nothing_outside_its_limit() -> None:
     x, log_det = bijections.Squash(6.0, 6.0).inverse_and_log_det(jnp.array([[6.5], [5.0]]))
     assert np.isfinite(np.asarray(x)).all()
