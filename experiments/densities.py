@@ -15,12 +15,11 @@ from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet
 from flowjax_inv.data.sprites import load_sprites, turned
 from flowjax_inv.distributions.base import ConditionalDistribution
-from flowjax_inv.training import edge_share
+from flowjax_inv.training import Stream, edge_share
 from flowjax_inv.transforms import Transform
 
 __all__ = ["Subject", "by_pose", "make_arc_shares", "on_images", "turns"]
 
-_STREAM_DENSITY, _STREAM_ARCS = 3, 6  # beside those of training.py and evaluate.py
 _MOST_CLASSES = 8  # whose poses are measured
 _ARC_IMAGES = 20  # per class: those whose arcs are followed through training
 
@@ -82,7 +81,7 @@ def make_arc_shares(subject: Subject) -> Callable[[Any], dict[str, jax.Array]] |
         return list(sums / np.maximum(sizes, 1))
 
     def measure(variables: Any) -> dict[str, jax.Array]:
-        found = arcs(variables, images, subject.fold_key(_STREAM_ARCS))
+        found = arcs(variables, images, subject.fold_key(Stream.ARCS))
         return {
             f"arc_share_{name}": share
             for name, share, size in zip(data.class_names, found, sizes, strict=True)
@@ -140,7 +139,7 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         views = transform(pixels, density.sample(seed=key, sample_shape=(10,)))
         return jnp.round(normalization.undo(jnp.moveaxis(views, 0, 1)) * 255).astype(jnp.uint8)
 
-    key = subject.fold_key(_STREAM_DENSITY)
+    key = subject.fold_key(Stream.DENSITY)
     parts = [
         sampled(variables, jnp.asarray(images[index]), jax.random.fold_in(key, number))
         for number, (index, _) in enumerate(padded_batches(count, min(section.batch_size, count)))
@@ -193,7 +192,7 @@ def _turns(subject: Subject, variables: Any) -> dict[str, np.ndarray]:
         return jnp.moveaxis(theta[..., axis], 0, -1) * transform.half_range[axis]
 
     flat = jnp.asarray(images.reshape(-1, *images.shape[2:]))
-    turns = np.asarray(rotations(variables, flat, subject.fold_key(_STREAM_DENSITY)))
+    turns = np.asarray(rotations(variables, flat, subject.fold_key(Stream.DENSITY)))
     return {
         "pose_degrees": np.zeros((classes, each), np.float32),
         "rotation_degrees": turns.reshape(classes, each, -1),
@@ -260,7 +259,7 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
         density: Any = distribution.apply(variables, normalization(images), train=False)
         return density.sample_and_log_prob(seed=key, sample_shape=(section.density_samples,))
 
-    theta, log_prob = samples(variables, jnp.asarray(images), subject.fold_key(_STREAM_DENSITY))
+    theta, log_prob = samples(variables, jnp.asarray(images), subject.fold_key(Stream.DENSITY))
     theta = jnp.moveaxis(theta, 0, 1).reshape(classes, poses, -1, transform.dim)
     rotation, distance = _turns_of(transform, theta)
     several = centres.shape[1] > 1

@@ -16,11 +16,11 @@ from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.inference import average_views, view_logits
 from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
+from flowjax_inv.training import Stream
 from flowjax_inv.transforms import Transform
 
 __all__ = ["RULES", "Judge"]
 
-_STREAM_PREDICT = 2  # beside those of training.py and densities.py
 
 # How views are chosen for an averaged prediction: the paper's average; its code's rejection of far
 # samples together with the untransformed image.
@@ -95,7 +95,7 @@ class Judge:
         """
         images, targets = self.placement.replicate((self.images, self.targets))
         batches, section = self._batches(), self.section
-        key = jax.random.fold_in(key, _STREAM_PREDICT)
+        key = jax.random.fold_in(key, Stream.PREDICT)
         # The views of a point mass are all alike.
         num_samples = section.num_samples if distribution.has_density else 1
         rules = section.rules if distribution.has_density else ("plain",)

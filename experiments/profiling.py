@@ -1,7 +1,7 @@
 """Tracing some steps of a run, and adding up how long each part of a step takes.
 
 The trace (`profile/` in the run folder) is JAX's own, for any viewer of its format; `profile.json`
-holds the sums. The parts are the named scopes of the step body in `flowjax_inv/training.py`.
+holds the sums. The parts are the named scopes of `flowjax_inv/training/`.
 """
 
 import re

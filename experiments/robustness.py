@@ -38,10 +38,10 @@ from flowjax_inv.inference import (
 )
 from flowjax_inv.report.turned import write_robustness
 from flowjax_inv.robustness import c8_average, judged
+from flowjax_inv.training import Stream
 
 __all__ = ["main", "measure"]
 
-_STREAM = 9  # beside those of training.py, densities.py, evaluate.py and straighten.py
 LOSSES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)  # promises that the gate's curve is drawn for
 _OF_CURVE = (
     "max_clean_loss", "gate", "bound", "clean_change", "upright_accuracy", "c8_accuracy",
@@ -91,7 +91,7 @@ def measure(
             "turned picture is another thing there; give a run whose classes do not turn."
         )
     test, held_out = _evenly(data.test, images), _held_out(run, 5 * images)
-    ways = Ways(run, jax.random.fold_in(jax.random.key(run.config.seed), _STREAM))
+    ways = Ways(run, jax.random.fold_in(jax.random.key(run.config.seed), Stream.ROBUSTNESS))
     mean = run.normalization.mean
     rng = np.random.default_rng(run.config.seed)
     anyhow = rng.uniform(-turn_degrees, turn_degrees, len(test))

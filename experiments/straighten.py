@@ -8,10 +8,9 @@ import numpy as np
 from experiments.densities import Subject
 from flowjax_inv import metrics
 from flowjax_inv.inference import make_mean_shift
+from flowjax_inv.training import Stream
 
 __all__ = ["straighten"]
-
-_STREAM_SHIFT = 7  # beside those of training.py, densities.py and evaluate.py
 
 
 def straighten(
@@ -53,7 +52,7 @@ def straighten(
         common_noise=True,
     )
     flat = subject.normalization(jnp.asarray(images.reshape(-1, *images.shape[2:])))
-    moved = shift(variables, flat, subject.fold_key(_STREAM_SHIFT))
+    moved = shift(variables, flat, subject.fold_key(Stream.STRAIGHTEN))
     turned = moved.trajectory[..., axis] * transform.half_range[axis]
     track = poses["pose_degrees"] + np.asarray(turned).reshape(-1, *images.shape[:2])
     spread = metrics.circular_std_degrees(jnp.asarray(track[-1]))

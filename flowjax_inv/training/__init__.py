@@ -1,0 +1,15 @@
+"""The one train step that every method shares, and the state that it moves on."""
+
+from flowjax_inv.training.losses import edge_share
+from flowjax_inv.training.state import Controller, Stream, TrainState, init_state, take_totals
+from flowjax_inv.training.step import make_step
+
+__all__ = [
+    "Controller",
+    "Stream",
+    "TrainState",
+    "edge_share",
+    "init_state",
+    "make_step",
+    "take_totals",
+]

@@ -1,0 +1,336 @@
+"""What a step minimises: of the originals (burn-in), of their poses, or of sampled views.
+
+Named scopes mark the parts of the step; they change no value, and a trace of a run is read by them
+(experiments/profiling.py).
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from flowjax_inv import chunks
+from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.objectives import Objective, score_function_term
+from flowjax_inv.placement import Placement
+from flowjax_inv.training.state import Controller, Params, Stream, TrainState
+from flowjax_inv.transforms import Transform, wrap
+
+__all__ = ["EDGE", "StepLoss", "edge_share", "row_keys"]
+
+EDGE = 1e-3  # a coordinate this near to the edge of the box counts as saturated
+_LEAST_LOG_PROB = -20.0  # nats, of a sample that the equivariance term finds outside a density
+
+Metrics = dict[str, jax.Array]
+Loss = tuple[jax.Array, tuple[Metrics, Params]]  # value, (metrics, batch statistics)
+
+
+def edge_share(
+    theta: jax.Array,
+    periodic: tuple[bool, ...],
+    discrete: bool = False,  # noqa: FBT001, FBT002  # the name of a class attribute
+) -> jax.Array:
+    """Share of theta (..., d) within EDGE of the box's edge.
+
+    A circle has no edge and is left out; of discrete theta 0: there the edge is a value like any.
+    """
+    straight = [index for index, circle in enumerate(periodic) if not circle]
+    if not straight or discrete:
+        return jnp.zeros(())
+    return jnp.mean(jnp.abs(theta[..., jnp.array(straight)]) > 1.0 - EDGE)
+
+
+def row_keys(state: TrainState, stream: int, batch: int, place: Placement) -> jax.Array:
+    """Return one key per image of the step's batch, by its place in the whole batch.
+
+    It hangs on the run's key, the step and that place, on nothing else: not on devices, chunks, or
+    the rest of the batch.
+    """
+    key = state.stream_key(stream)
+    rows = place.global_index(batch) + jnp.arange(batch)
+    return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class StepLoss:
+    """The loss of one step, its metrics and the batch statistics it leaves.
+
+    A call maps (params, state, images, labels) to (loss, (metrics, statistics)).
+
+    Copies are one axis beside the batch, folded into it for the classifier together with the
+    original images, so that batch statistics are over all of them.
+
+    Attributes:
+        classifier, distribution: Linen modules.
+        transform: theta -> views.
+        controller: of alpha.
+        objective: how the loss is put together.
+        place: devices.
+        burn_in: no views: the classifier alone, on the originals.
+    """
+
+    classifier: nn.Module
+    distribution: ConditionalDistribution
+    transform: Transform
+    controller: Controller
+    objective: Objective
+    place: Placement
+    burn_in: bool
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the classifier stays as it is, in evaluation mode."""
+        objective = self.objective
+        return (objective.freeze_classifier or objective.pose_likelihood) and not self.burn_in
+
+    def __call__(
+        self, params: Params, state: TrainState, images: jax.Array, labels: jax.Array
+    ) -> Loss:
+        """Return loss, metrics and statistics of a batch: images (N, H, W, C), labels (N,)."""
+        # Each part of the batch its own; so dropout alone depends on the devices under pmap.
+        dropout = jax.random.fold_in(state.stream_key(Stream.DROPOUT), self.place.global_index(1))
+        if self.burn_in:
+            return self._of_originals(params, state, images, labels, dropout)
+        if self.objective.pose_likelihood:
+            return self._of_poses(params, state, images, dropout)
+        return self._of_views(params, state, images, labels, dropout)
+
+    def _of_originals(
+        self,
+        params: Params,
+        state: TrainState,
+        images: jax.Array,
+        labels: jax.Array,
+        dropout: jax.Array,
+    ) -> Loss:
+        """Burn-in: the images as they are and, if asked for, distorted ones as one more class."""
+        seen, right, batch = images, labels, images.shape[0]
+        if self.objective.reject_distorted:
+            keys = row_keys(state, Stream.COPIES, batch, self.place)
+            theta = jax.vmap(lambda k: jax.random.uniform(k, (self.transform.dim,), minval=-1.0))
+            seen = jnp.concatenate([images, self._warp(images, theta(keys))])
+        logits, stats = self._apply(
+            self.classifier,
+            params["classifier"],
+            state.batch_stats["classifier"],
+            seen,
+            dropout,
+        )
+        if self.objective.reject_distorted:
+            right = jnp.concatenate([labels, jnp.full_like(labels, logits.shape[-1] - 1)])
+        cost = jnp.mean(self.objective.cost(logits[None], right, "losses"))
+        metrics = self._metrics(
+            loss=cost,
+            cost=cost,
+            cost_original=cost,
+            score=jnp.mean(self.objective.score(logits, right)),
+            entropy=jnp.zeros(()),
+            alpha=jnp.zeros(()),
+            saturated_share=jnp.zeros(()),
+        )
+        return cost, (metrics, {**state.batch_stats, "classifier": stats})
+
+    def _of_poses(
+        self, params: Params, state: TrainState, images: jax.Array, dropout: jax.Array
+    ) -> Loss:
+        """The pose likelihood: how well the density finds the turn of images taken as upright."""
+        batch = images.shape[0]
+        propose = functools.partial(
+            self._apply,
+            self.distribution,
+            params["distribution"],
+            state.batch_stats["distribution"],
+            key=dropout,
+        )
+        upright = jnp.broadcast_to(self.transform.identity, (1, batch, self.transform.dim))
+        turns = row_keys(state, Stream.TURNS, batch, self.place)
+        cost, density, stats = self._equivariance(propose, images, upright, turns)
+        keys = row_keys(state, Stream.COPIES, batch, self.place)
+        theta, log_prob = self._draw(density, keys)
+        nothing = jnp.full((), jnp.nan)  # no view is classified
+        metrics = self._metrics(
+            loss=cost,
+            cost=nothing,
+            cost_original=nothing,
+            score=nothing,
+            entropy=-jnp.mean(log_prob),
+            alpha=jnp.zeros(()),
+            saturated_share=self._edge_share(theta),
+        )
+        return cost, (metrics, {**state.batch_stats, "distribution": stats})
+
+    def _of_views(
+        self,
+        params: Params,
+        state: TrainState,
+        images: jax.Array,
+        labels: jax.Array,
+        dropout: jax.Array,
+    ) -> Loss:
+        """The paper's: views by samples of the density, with alpha times its regularizer."""
+        if self.frozen:
+            params = {**params, "classifier": jax.lax.stop_gradient(params["classifier"])}
+        objective, distribution, place = self.objective, self.distribution, self.place
+        batch, stats = images.shape[0], state.batch_stats
+        alpha = self.controller.alpha(state.controller)
+        density, density_stats = self._apply(
+            distribution, params["distribution"], stats["distribution"], images, dropout
+        )
+        keys = row_keys(state, Stream.COPIES, batch, place)
+        theta, log_prob = self._draw(density, keys)
+        original, logits, classifier_stats = self._classify(
+            params["classifier"], stats["classifier"], images, theta, dropout
+        )
+        cost = jnp.mean(objective.cost(logits, labels, objective.average))
+        cost_original = jnp.zeros(())
+        if len(original):
+            cost_original = jnp.mean(objective.cost(original, labels, "losses"))
+        loss = cost + cost_original + alpha * distribution.regularizer(density, log_prob)
+        if objective.equivariance:
+            propose = functools.partial(
+                self._apply, distribution, params["distribution"], density_stats, key=dropout
+            )
+            turns = row_keys(state, Stream.TURNS, batch, place)
+            turn, _, _ = self._equivariance(propose, images, theta, turns)
+            loss = loss + objective.equivariance * turn
+        metrics = self._metrics(
+            loss=loss,
+            cost=cost,
+            cost_original=cost_original,
+            score=jnp.mean(objective.score(logits, labels)),
+            entropy=-jnp.mean(log_prob) if distribution.has_density else jnp.zeros(()),
+            alpha=alpha,
+            saturated_share=self._edge_share(theta),
+        )
+        if not distribution.reparameterized:
+            each = jax.vmap(lambda x: objective.cost(x[None], labels, "losses"))(logits)
+            with jax.named_scope("density"):
+                score, added = distribution.scored(density, theta, log_prob)
+            loss = loss + score_function_term(
+                each + alpha * added,
+                score,
+                baseline=objective.baseline,
+                over_devices=place.mean,
+                devices=place.shards,
+            )
+        return loss, (metrics, {"classifier": classifier_stats, "distribution": density_stats})
+
+    def _apply(
+        self, module: nn.Module, params: Params, stats: Params, images: jax.Array, key: jax.Array
+    ) -> tuple[Any, Params]:
+        """Return a module's output and the batch statistics after it; `key` is of dropout."""
+        is_classifier = module is self.classifier
+        with jax.named_scope("classifier" if is_classifier else "density"):
+            result: Any = module.apply(
+                {"params": params, "batch_stats": stats},
+                images,
+                train=not (self.frozen and is_classifier),
+                mutable=["batch_stats"],
+                rngs={"dropout": key},
+            )
+        output, changed = result
+        return output, changed.get("batch_stats", stats)
+
+    def _warp(self, images: jax.Array, theta: jax.Array) -> jax.Array:
+        with jax.named_scope("warp"):
+            return self.transform(images, theta)
+
+    def _draw(self, density: Any, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return theta (n, N, d) and log g (n, N)."""
+
+        def of_copy(copy: jax.Array) -> jax.Array:
+            return jax.vmap(lambda key: jax.random.fold_in(key, copy))(keys)
+
+        copies = self.objective.copies
+        with jax.named_scope("density"):
+            # One key per sample and image: how many copies there are changes none of them.
+            each = jax.vmap(of_copy)(jnp.arange(copies))
+            return density.sample_and_log_prob(seed=each, sample_shape=(copies,))
+
+    def _equivariance(
+        self, propose: Callable[..., Any], images: jax.Array, theta: jax.Array, keys: jax.Array
+    ) -> tuple[jax.Array, Any, Params]:
+        """Return -mean log g(T - dT; A_dT I), g(.; A_dT I) and its statistics.
+
+        dT is drawn evenly per image; T gets no gradient.
+        """
+        reach = self.objective.equivariance_range
+
+        def draw_one(key: jax.Array) -> jax.Array:
+            return jax.random.uniform(key, (self.transform.dim,), minval=-reach, maxval=reach)
+
+        delta = jax.vmap(draw_one)(keys)
+        moved, stats = propose(images=self._warp(images, delta))
+        there = wrap(jax.lax.stop_gradient(theta) - delta, self.transform.periodic)
+        # Where the density has no mass the logarithm says nothing to it, and must stay finite.
+        with jax.named_scope("density"):
+            log_prob = moved.log_prob(there)
+        cost = -jnp.mean(jnp.maximum(log_prob, _LEAST_LOG_PROB))
+        return cost, moved, stats
+
+    def _classify(
+        self,
+        params: Params,
+        stats: Params,
+        images: jax.Array,
+        theta: jax.Array,
+        dropout: jax.Array,
+    ) -> tuple[jax.Array, jax.Array, Params]:
+        """Return logits of the originals (m, N, C), m = 0 or 1, of the views (n, N, C), statistics.
+
+        Images first, views second: (N, m + n, ...) folds into a batch that devices divide as they
+        divide the images.
+        """
+        objective, copies = self.objective, self.objective.copies
+        originals = int(objective.include_original and not self.frozen)
+        chunk = objective.copies_per_chunk or copies
+        if chunk < copies and jax.tree.leaves(stats) and not objective.chunk_statistics:
+            raise ValueError(
+                f"copies_per_chunk is {chunk} and {type(self.classifier).__name__} has batch norm: "
+                "its statistics would be those of a chunk; allow it by chunk_statistics=True, or "
+                "take copies_per_chunk=0."
+            )
+
+        def part(
+            params: Params, stats: Params, images: jax.Array, theta: jax.Array, originals: int
+        ) -> tuple[jax.Array, Params]:
+            batch, images = images.shape[0], images[:, None]
+            views = self._warp(images, jnp.moveaxis(theta, 0, 1))
+            if originals:
+                views = jnp.concatenate([images, views], axis=1)
+            seen = views.reshape(-1, *images.shape[2:])
+            logits, stats = self._apply(self.classifier, params, stats, seen, dropout)
+            return jnp.moveaxis(logits.reshape(batch, views.shape[1], -1), 1, 0), stats
+
+        if chunk == copies:
+            logits, stats = part(params, stats, images, theta, originals)
+        else:
+            made = []
+            for start in range(0, copies, chunk):
+                block = theta[start : start + chunk]
+                here = originals if start == 0 else 0
+                remade = chunks.made_again(functools.partial(part, originals=here))
+                logits, stats = remade(params, stats, images, block)
+                made.append(logits)
+                params, images = chunks.after((params, images), logits)
+            logits = jnp.concatenate(made)
+        return logits[:-copies], logits[-copies:], stats
+
+    def _edge_share(self, theta: jax.Array) -> jax.Array:
+        return edge_share(theta, self.transform.periodic, self.distribution.discrete)
+
+    def _metrics(
+        self, *, cost: jax.Array, cost_original: jax.Array, score: jax.Array, **rest: jax.Array
+    ) -> Metrics:
+        """Return the figures by the names that `Objective.logged` lists."""
+        name = self.objective.loss
+        return {
+            name: cost,
+            f"{name}_original": cost_original,
+            f"train_{self.objective.score_name}": score,
+            **rest,
+        }

@@ -1,0 +1,106 @@
+"""What a run is at one step, and the random numbers that hang on it."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.objectives import Objective
+
+__all__ = ["Controller", "Params", "Stream", "TrainState", "init_state", "take_totals"]
+
+Params = Mapping[str, Any]
+
+
+class Stream:
+    """Streams of the run's key: fold_in with one of these; in training then with the step."""
+
+    INIT, COPIES, MIRROR, DROPOUT, TURNS = 0, 1, 4, 5, 8  # training
+    PREDICT, DENSITY, ARCS, STRAIGHTEN, ROBUSTNESS = 2, 3, 6, 7, 9  # measuring what was trained
+
+
+class Controller(Protocol):
+    """What gives alpha: see `controllers.py`."""
+
+    def init(self) -> Any: ...  # noqa: D102
+    def alpha(self, state: Any) -> jax.Array: ...  # noqa: D102
+    def update(self, state: Any, entropy: jax.Array) -> Any: ...  # noqa: D102
+
+
+class TrainState(flax.struct.PyTreeNode):
+    """Everything a run is at one step; a pytree that a checkpoint stores whole.
+
+    Attributes:
+        step: number of updates made.
+        key: the run's key; each step folds its number in.
+        params: {"classifier": ..., "distribution": ...}.
+        batch_stats: the same two names; empty for networks without batch norm.
+        opt_state: of the optimizer over `params`.
+        controller: of alpha.
+        totals: sums of the metrics of the steps since they were last taken, and their count.
+    """
+
+    step: jax.Array
+    key: jax.Array
+    params: Params
+    batch_stats: Params
+    opt_state: optax.OptState
+    controller: Any
+    totals: dict[str, jax.Array]
+
+    def stream_key(self, stream: int) -> jax.Array:
+        """Return the key of one of the streams at this step."""
+        return jax.random.fold_in(jax.random.fold_in(self.key, stream), self.step)
+
+
+def init_state(
+    classifier: nn.Module,
+    distribution: ConditionalDistribution,
+    optimizer: optax.GradientTransformation,
+    controller: Controller,
+    images: jax.Array | np.ndarray,
+    *,
+    key: jax.Array,
+    objective: Objective = Objective(),  # noqa: B008  # frozen
+) -> TrainState:
+    """Return the state before the first step.
+
+    Args:
+        classifier, distribution: Linen modules.
+        optimizer: over {"classifier", "distribution"} parameters.
+        controller: of alpha.
+        images: (N, H, W, C), any batch: only its shape matters.
+        key: typed PRNG key of the run.
+        objective: of the steps to come: what they add up.
+    """
+    keys = jax.random.split(jax.random.fold_in(key, Stream.INIT))
+    blank = jnp.zeros(images.shape, jnp.float32)
+    variables: dict[str, Any] = {
+        "classifier": classifier.init(keys[0], blank, train=False),
+        "distribution": distribution.init(keys[1], blank, train=False),
+    }
+    params = {name: value.get("params", {}) for name, value in variables.items()}
+    state = TrainState(
+        step=jnp.zeros((), jnp.int32),
+        key=key,
+        params=params,
+        batch_stats={name: value.get("batch_stats", {}) for name, value in variables.items()},
+        opt_state=optimizer.init(params),
+        controller=controller.init(),
+        totals={name: jnp.zeros((), jnp.float32) for name in objective.logged},
+    )
+    # Own buffers: the step donates the state, and neither the caller's key nor a constant that two
+    # fields share may be donated.
+    return jax.tree.map(lambda leaf: leaf.copy(), state)
+
+
+def take_totals(state: TrainState) -> tuple[dict[str, jax.Array], TrainState]:
+    """Return the sums so far and the state with the sums at zero."""
+    zeros = {name: jnp.zeros_like(value) for name, value in state.totals.items()}
+    return state.totals, state.replace(totals=zeros)
