@@ -1,0 +1,67 @@
+"""What is measured of a run: a little after every epoch, all of it at the end."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments import densities, evaluate
+from experiments.assembly import Assembly
+from experiments.straighten import straighten
+from flowjax_inv.training import TrainState
+
+__all__ = ["Measures"]
+
+
+class Measures:
+    """Measures of the test split.
+
+    Args:
+        parts: of the run.
+    """
+
+    def __init__(self, parts: Assembly):
+        self.parts = parts
+        config, normalization = parts.config, parts.normalization
+        self.judge = evaluate.Judge(
+            parts.objective, parts.data.test.images, parts.test_targets, config.evaluation,
+            normalization, parts.place,
+        )  # fmt: skip
+        self.subject = densities.Subject(
+            parts.distribution, parts.transform, parts.data, normalization, config,
+            jax.random.key(config.seed),
+        )  # fmt: skip
+        self._score = self.judge.make_score(parts.classifier)
+        self._arcs = densities.make_arc_shares(self.subject)
+
+    def of_epoch(self, state: TrainState) -> dict[str, jax.Array]:
+        """Return what metrics.jsonl shows at the end of every epoch, as device scalars."""
+        arcs = self._arcs(_variables(state, "distribution")) if self._arcs else {}
+        if not self.parts.data.labelled:
+            return arcs
+        score = self._score(_variables(state, "classifier"))
+        return {f"test_{self.parts.objective.score_name}": score, **arcs}
+
+    def of_run(self, state: TrainState) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the figures of results.json and the arrays of evaluation.npz."""
+        parts, subject = self.parts, self.subject
+        both = {name: _variables(state, name) for name in state.params}
+        results, arrays = {}, {}
+        if parts.distribution.has_density:
+            poses_known = parts.data.centres_degrees is not None and densities.turns(
+                parts.transform
+            )
+            measure = densities.by_pose if poses_known else densities.on_images
+            results, arrays = measure(subject, both["distribution"])
+            if poses_known:
+                more, shown = straighten(subject, both["distribution"], arrays)
+                results, arrays = results | more, arrays | shown
+        if parts.data.labelled:
+            results |= self.judge.averaged(
+                parts.classifier, parts.distribution, parts.transform, both, key=state.key
+            )
+        return results | {k: float(v) for k, v in self.of_epoch(state).items()}, arrays
+
+
+def _variables(state: TrainState, name: str) -> dict[str, Any]:
+    return {"params": state.params[name], "batch_stats": state.batch_stats[name]}
