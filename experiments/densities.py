@@ -1,4 +1,4 @@
-"""The learned density of a run: at known poses, on images whose pose nobody knows, over time."""
+"""The learned density of a run: on images whose pose nobody knows, and over time."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,14 +13,12 @@ from flowjax_inv import metrics
 from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet
-from flowjax_inv.data.sprites import load_sprites, turned
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.training import Stream, edge_share
 from flowjax_inv.transforms import Transform
 
-__all__ = ["Subject", "by_pose", "make_arc_shares", "on_images", "turns"]
+__all__ = ["Subject", "make_arc_shares", "on_images", "turns", "verdict"]
 
-_MOST_CLASSES = 8  # whose poses are measured
 _ARC_IMAGES = 20  # per class: those whose arcs are followed through training
 
 
@@ -59,7 +57,7 @@ def make_arc_shares(subject: Subject) -> Callable[[Any], dict[str, jax.Array]] |
 
     The mean over the first test images of a class of `metrics.arc_share`, as device scalars; None
     where there is no density or no rotation round the circle, or where poses are known: there
-    `by_pose` says more.
+    `posed_densities.by_pose` says more.
     """
     distribution, transform, data = subject.distribution, subject.transform, subject.data
     has_angle = distribution.has_density and "rotation" in transform.names
@@ -155,7 +153,7 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         for name, value in zip(transform.names, ranges.mean(0), strict=True)
     }
     if "rotation" in transform.names:
-        results |= _verdict(results["half_range_rotation"], min(data.test.images.shape[1:3]))
+        results |= verdict(results["half_range_rotation"], min(data.test.images.shape[1:3]))
     if distribution.discrete:
         results["log_volume"] = float(np.log(len(values(variables, jnp.asarray(images[:1])))))
     arrays |= {
@@ -205,15 +203,7 @@ def turns(transform: Transform) -> bool:
     return "rotation" in transform.names or {"b", "d"} <= set(transform.names)
 
 
-def _turns_of(transform: Transform, theta: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-    """Return the angles (degrees) of theta (..., d), and how far it is from turns, if it can be."""
-    if "rotation" in transform.names:
-        axis = transform.names.index("rotation")
-        return theta[..., axis] * transform.half_range[axis], None
-    return metrics.nearest_rotation(transform.matrix(theta))
-
-
-def _verdict(half_range_degrees: float, size: int) -> dict[str, Any]:
+def verdict(half_range_degrees: float, size: int) -> dict[str, Any]:
     """Say whether a learned range of turns counts: whether it moves the rim by a pixel.
 
     Args:
@@ -225,136 +215,3 @@ def _verdict(half_range_degrees: float, size: int) -> dict[str, Any]:
     """
     least = float(np.rad2deg(2.0 / size))
     return {"least_turn_degrees": least, "invariance_found": half_range_degrees > least}
-
-
-def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Measure the density at poses over the whole first arc of every class.
-
-    Returns:
-        Figures for results.json, and arrays for evaluation.npz (see report/page.py).
-    """
-    data, section, normalization = subject.data, subject.section, subject.normalization
-    distribution, transform = subject.distribution, subject.transform
-    centres, half_range = data.centres_degrees, data.arc_half_range_degrees
-    if centres is None or half_range is None:
-        raise ValueError("the poses of this set are not known; use on_images.")
-    poses = section.poses
-    # All classes, or some of many, evenly.
-    classes = min(len(data.class_names), _MOST_CLASSES)
-    measured = np.linspace(0, len(data.class_names) - 1, classes).astype(int)
-    figure = measured // (len(data.class_names) // 2)
-    centres = centres[measured]
-    # Middles of equal parts: at the very end of an arc two classes share one picture.
-    offsets = ((np.arange(poses) + 0.5) / poses * 2 - 1) * half_range
-    # A first centre of -180 is shown as 180: poses then run upward without a jump.
-    first = np.where(centres[:, :1] == -180.0, 180.0, centres[:, :1])
-    pose = first + offsets
-    sprites = load_sprites(subject.config.data.sprites)
-    images = turned(
-        sprites[np.repeat(figure, poses)], pose.reshape(-1), subject.config.data.align_corners
-    )
-
-    @jax.jit
-    def samples(variables: Any, images: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        density: Any = distribution.apply(variables, normalization(images), train=False)
-        return density.sample_and_log_prob(seed=key, sample_shape=(section.density_samples,))
-
-    theta, log_prob = samples(variables, jnp.asarray(images), subject.fold_key(Stream.DENSITY))
-    theta = jnp.moveaxis(theta, 0, 1).reshape(classes, poses, -1, transform.dim)
-    rotation, distance = _turns_of(transform, theta)
-    several = centres.shape[1] > 1
-    gaps = half_range * centres.shape[1] < 90.0 and not subject.config.data.sectors
-    beyond = jnp.asarray(centres[np.arange(classes) ^ 1])
-
-    @jax.jit
-    def judged(rotation: jax.Array, centres: jax.Array) -> dict[str, jax.Array]:
-        """Measure (classes, poses, ...) of what samples do to poses against a class's arcs."""
-        result = metrics.wrap_degrees(rotation + pose[..., None])
-
-        def against(measure: Callable[..., Any], of: jax.Array, *fields: float) -> Any:
-            return jax.vmap(lambda pose, arcs: measure(pose, arcs, *fields))(result, of)
-
-        half, raw = (
-            against(metrics.half_range_degrees, centres)
-            if several
-            else metrics.half_range_degrees(rotation)
-        )
-        found = {
-            "half": half,
-            "raw": raw,
-            "outside": against(metrics.outside_share, centres, half_range),
-            # Where classes touch, what leaves one is in another. Up and down are neighbours.
-            "other": jnp.maximum(1.0 - against(metrics.outside_share, beyond, half_range, 0.0), 0.0)
-            if gaps
-            else against(metrics.outside_share, centres, half_range, 0.0),
-            "kolmogorov": against(metrics.kolmogorov_distance, centres, half_range),
-            "wasserstein": against(metrics.wasserstein_degrees, centres, half_range),
-            "covered": against(metrics.covered_share, centres, half_range),
-        }
-        if several:
-            shares = against(metrics.mode_shares, centres, half_range)
-            found["share_error"] = jnp.max(jnp.abs(shares - 1.0 / centres.shape[1]), axis=-1)
-            found["valley"] = against(metrics.valley_ratio, centres, half_range)
-        return found
-
-    found = judged(rotation, jnp.asarray(centres))
-    shown = (poses * np.array([0.1, 0.3, 0.5, 0.7, 0.9])).astype(int)
-    views = 12
-    picture = normalization(jnp.asarray(images)).reshape(classes, poses, *images.shape[1:])[
-        :, shown
-    ]
-    view_theta = jnp.moveaxis(theta[:, shown, :views], 2, 0)
-    seen = transform(picture, view_theta)
-    results = {
-        "half_range_degrees": float(jnp.median(found["half"])),
-        "half_range_raw_degrees": float(jnp.median(found["raw"])),
-        "true_half_range_degrees": float(half_range),
-        "gaps_between_classes": gaps,
-        **_verdict(float(jnp.median(found["half"])), images.shape[1]),
-        "outside_share": float(jnp.median(found["outside"])),
-        "outside_share_mean": float(jnp.mean(found["outside"])),
-        "kolmogorov_distance": float(jnp.median(found["kolmogorov"])),
-        "kolmogorov_distance_worst": float(jnp.max(found["kolmogorov"])),
-        "wasserstein_degrees": float(jnp.median(found["wasserstein"])),
-        "covered_share": float(jnp.median(found["covered"])),
-        "other_class_share": float(jnp.median(found["other"])),
-        "other_class_share_mean": float(jnp.mean(found["other"])),
-        "entropy": float(-jnp.mean(log_prob)),
-        "saturated_share": float(edge_share(theta, transform.periodic, distribution.discrete)),
-    }
-    if several:
-        results |= {
-            "mode_share_error": float(jnp.median(found["share_error"])),
-            "mode_share_error_worst": float(jnp.max(found["share_error"])),
-            "outside_share_worst": float(jnp.max(found["outside"])),
-            "valley_ratio": float(jnp.median(found["valley"])),
-            "valley_ratio_worst": float(jnp.max(found["valley"])),
-        }
-    if distance is not None:
-        results |= {
-            "rotation_distance": float(jnp.median(distance)),
-            "rotation_distance_90": float(jnp.percentile(distance, 90.0)),
-        }
-    arrays = {
-        "class_names": np.asarray(data.class_names)[measured],
-        "pose_degrees": pose.astype(np.float32),
-        "rotation_degrees": np.asarray(rotation, np.float32),
-        "half_range_degrees": np.asarray(found["half"], np.float32),
-        "centres_degrees": centres,
-        "arc_half_range_degrees": np.float32(half_range),
-        "images": images.reshape(classes, poses, *images.shape[1:]),
-        "view_index": shown,
-        "views": np.asarray(
-            jnp.round(normalization.undo(jnp.moveaxis(seen, 0, 2)) * 255), np.uint8
-        ),
-    }
-    if distance is not None:
-        free = np.asarray(transform.half_range, np.float32)
-        arrays["entry_names"] = np.asarray(transform.names)
-        arrays["entries"] = np.asarray(theta[:, shown] * free)
-        arrays["entry_distance"] = np.asarray(distance[:, shown])
-    if "translation_x" in transform.names:
-        start = transform.names.index("translation_x")
-        width = np.asarray(transform.half_range[start : start + 2], np.float32)
-        arrays["translation"] = np.asarray(theta[..., start : start + 2]) * width
-    return results, arrays

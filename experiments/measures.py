@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import densities, evaluate
+from experiments import densities, evaluate, posed_densities
 from experiments.assembly import Assembly
 from experiments.straighten import straighten
 from flowjax_inv.training import TrainState
@@ -51,7 +51,7 @@ class Measures:
             poses_known = parts.data.centres_degrees is not None and densities.turns(
                 parts.transform
             )
-            measure = densities.by_pose if poses_known else densities.on_images
+            measure = posed_densities.by_pose if poses_known else densities.on_images
             results, arrays = measure(subject, both["distribution"])
             if poses_known:
                 more, shown = straighten(subject, both["distribution"], arrays)
