@@ -96,7 +96,7 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
     density, its half-width.
 
     Returns:
-        Figures for results.json, and arrays for evaluation.npz (see report/page.py).
+        Figures for results.json, and arrays for evaluation.npz (see report/evaluation.py).
     """
     data, section, normalization = subject.data, subject.section, subject.normalization
     distribution, transform = subject.distribution, subject.transform

@@ -24,7 +24,7 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
     """Measure the density at poses over the whole first arc of every class.
 
     Returns:
-        Figures for results.json, and arrays for evaluation.npz (see report/page.py).
+        Figures for results.json, and arrays for evaluation.npz (see report/evaluation.py).
     """
     transform, figures = subject.transform, _Figures.of(subject)
     classes, poses = figures.pose.shape
