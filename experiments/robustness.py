@@ -9,7 +9,7 @@ figures/robustness_*.png to WORKDIR, and changes nothing else there.
 """
 
 import argparse
-import dataclasses
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 
 from experiments import build
 from experiments.command_line import leave
+from experiments.judging import Probabilities, Seen, behind_gate
 from experiments.program_cache import keep_compiled_programs
 from experiments.run_folder import RunFolder, environment
 from experiments.trained import Trained, load_run
@@ -30,14 +31,12 @@ from flowjax_inv.data.sets import Split
 from flowjax_inv.data.variants import turned_bicubic
 from flowjax_inv.inference import (
     fit_gate,
-    gate_score,
     invariance_bound,
     least_images,
     predict,
     predict_adaptive,
 )
 from flowjax_inv.report.turned import write_robustness
-from flowjax_inv.robustness import c8_average, judged
 from flowjax_inv.training import Stream
 
 __all__ = ["main", "measure"]
@@ -47,7 +46,6 @@ _OF_CURVE = (
     "max_clean_loss", "gate", "bound", "clean_change", "upright_accuracy", "c8_accuracy",
 )  # fmt: skip
 _BOUND_IMAGES = 50
-CLOSED = 99.0  # nats, how a gate that nothing passes is written
 
 
 def measure(
@@ -111,19 +109,23 @@ def measure(
     can_turn = has_density and "rotation" in run.transform.names
     known = ways.make_known() if can_turn else None
 
-    def turned_by(by: Any) -> dict[str, np.ndarray]:
+    def turned_by(by: Any) -> Probabilities:
         """Predict test images turned by one angle, or each by its own."""
         pictures = turned_bicubic(test.images, by, mean)
         return everything(pictures) | ({KNOWN: known(pictures, by)} if known else {})
 
-    seen = [turned_by(d) for d in degrees]
-    turned = turned_by(anyhow)
-    clean = seen[angles // 2]
-    names = [name for name in WAYS if name in clean]
+    seen = Seen(
+        labels=test.labels,
+        classes=len(data.class_names),
+        degrees=degrees.tolist(),
+        at=[turned_by(d) for d in degrees],
+        anyhow=turned_by(anyhow),
+    )
+    names = [name for name in WAYS if name in seen.upright]
     found: dict[str, Any] = {
         "images": len(test),
         "held_out_images": 0 if held_out is None else len(held_out),
-        "degrees": degrees.tolist(),
+        "degrees": seen.degrees,
         "turn_degrees": turn_degrees,
         "method": run.config.distribution.name,
         "data": run.config.data.name,
@@ -133,65 +135,31 @@ def measure(
         "max_clean_loss": max_clean_loss,
         "confidence": confidence,
         "environment": environment(),
-        "ways": {},
+        "ways": {name: seen.record(name) for name in names},
         "gates": {},
         "curve": [],
+        "class_sizes": np.bincount(data.train.labels, minlength=seen.classes).tolist(),
     }
-
-    def record(name: str, gate: float | None) -> dict[str, Any]:
-        """Judge one way at every angle; behind a gate, only what scores above it is acted on."""
-
-        def gated(at: dict[str, np.ndarray]) -> np.ndarray:
-            if gate is None:
-                return at[name]
-            acts = gate_score(at["evidence"], at[name], at["plain"]) > gate
-            return np.where(acts[:, None], at[name], at["plain"])
-
-        sweep = judged(np.stack([gated(at) for at in seen]), test.labels, degrees.tolist())
-        divergence = metrics.divergence_per_class(
-            jnp.asarray(gated(clean)), jnp.asarray(gated(turned)), jnp.asarray(test.labels),
-            len(data.class_names),
-        )  # fmt: skip
-        upright = int(np.argmin(np.abs(degrees)))
-        changed = np.argmax(gated(clean), -1) != np.argmax(clean["plain"], -1)
-        return {
-            "accuracy": sweep.accuracy.tolist(),
-            "negative_log_likelihood": sweep.negative_log_likelihood.tolist(),
-            "calibration_error": sweep.calibration_error.tolist(),
-            "upright_accuracy": float(sweep.accuracy[upright]),
-            "c8_accuracy": c8_average(sweep),
-            "clean_change": float(np.mean(changed)),
-            "divergence": [float(x) if np.isfinite(x) else None for x in divergence],
-        }
-
-    found["ways"] = {name: record(name, None) for name in names}
-    found["class_sizes"] = np.bincount(data.train.labels, minlength=len(data.class_names)).tolist()
     if has_density:
-        scores = np.concatenate([clean["evidence"], turned["evidence"]])
+        scores = np.concatenate([seen.upright["evidence"], seen.anyhow["evidence"]])
         off = np.repeat([False, True], len(test))
         found["auroc"] = float(metrics.auroc(jnp.asarray(scores), jnp.asarray(off)))
         found["adaptive"] = _adaptive(run, turned_bicubic(test.images, anyhow, mean), test.labels)
         found["bound"] = _bound(run, _evenly(test, _BOUND_IMAGES).images)
     if has_density and held_out is not None:
-        upright = everything(held_out.images)
-        for name in [name for name in names[1:] if name in upright]:
-            changes = upright[name].argmax(-1) != upright["plain"].argmax(-1)
-            score = gate_score(upright["evidence"], upright[name], upright["plain"])
-
-            def behind(
-                loss: float,
-                name: str = name,
-                changes: np.ndarray = changes,
-                score: np.ndarray = score,
-            ) -> dict[str, Any]:
-                contract = fit_gate(score, changes, max_clean_loss=loss, confidence=confidence)
-                stated = dataclasses.asdict(contract) | record(name, contract.gate)
-                return stated | {"gate": min(contract.gate, CLOSED)}  # JSON has no infinity
-
-            found["gates"][name] = behind(max_clean_loss)
-            possible = [x for x in LOSSES if len(changes) >= least_images(x, confidence)]
-            for entry in map(behind, possible):
-                found["curve"].append({"way": name} | {key: entry[key] for key in _OF_CURVE})
+        clean = everything(held_out.images)
+        behind = {
+            name: functools.partial(behind_gate, seen, name, clean, confidence)
+            for name in names[1:]
+            if name in clean
+        }
+        possible = [loss for loss in LOSSES if len(held_out) >= least_images(loss, confidence)]
+        found["gates"] = {name: gated(max_clean_loss) for name, gated in behind.items()}
+        found["curve"] = [
+            {"way": name} | {key: entry[key] for key in _OF_CURVE}
+            for name, gated in behind.items()
+            for entry in map(gated, possible)
+        ]
     RunFolder(workdir).write_json("robustness.json", found)
     return found
 

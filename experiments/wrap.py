@@ -26,8 +26,8 @@ import numpy as np
 from experiments import build, defaults, poses
 from experiments.allocator import keep_freed_memory
 from experiments.command_line import leave
+from experiments.judging import CLOSED
 from experiments.program_cache import keep_compiled_programs
-from experiments.robustness import CLOSED
 from experiments.run import train_and_evaluate
 from experiments.run_folder import RunFolder
 from experiments.trained import Trained, load_run
