@@ -45,70 +45,123 @@ class Given(nn.Module):
         return images
 
 
-def _rows(repeats: int) -> list[timing.Row]:
-    flow = Flow(
-        DIM,
-        embed=Given(),
-        layers=LAYERS,
-        width=WIDTH,
-        log_scale_cap=CAP,
-        inner_squash=INNER,
-        base="mixture",
-        components=1,
-    )
-    random = np.random.default_rng(0)
-    embedding = random.normal(size=(IMAGES, EMBEDDING)).astype(np.float32)
-    params: Any = flow.init(jax.random.key(0), embedding)["params"]
-    # Away from the start, which is near the identity.
-    params = jax.tree.map(
-        lambda x: x + 0.05 * random.normal(size=x.shape).astype(np.float32), params
-    )
+def _value(theta: Any, log_prob: Any) -> Any:
+    return log_prob.mean() + theta.mean()
 
-    def density(params: Any, embedding: jax.Array) -> Any:
-        return flow.apply({"params": params}, embedding)
 
-    def value(theta: Any, log_prob: Any) -> Any:
-        return log_prob.mean() + theta.mean()
+class JaxFlows:
+    """Ours, and other libraries' couplings on our base, as functions of the same arrays.
 
-    start = parameters(params)
-    by_hand = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
-    hand = SquashedFlow(DIM, LAYERS, CAP, INNER)
-    orders = [order.tolist() for order in hand.orders]
-    context = torch.from_numpy(embedding)
-    jax_flows = {
-        "distrax": libraries.DistraxFlow(orders),
-        "flowjax": libraries.FlowJaxFlow(orders),
-    }
+    Noise is normal numbers (n, N, d), or a key to draw them by.
 
-    # JAX: parameters, embedding, and normal numbers (n, N, d) or a key to draw them by.
-    def ours(params: Any, embedding: jax.Array, noise: jax.Array) -> Any:
-        g = density(params, embedding)
-        if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
-            return g.sample_and_log_prob(seed=noise, sample_shape=(SAMPLES,))
-        z = g.base.loc[:, 0] + noise * jnp.exp(g.base.log_scale[:, 0])
-        theta, log_det = g.bijector.forward_and_log_det(z)
-        return theta, g.base.log_prob(z) - log_det
+    Args:
+        random: gives the parameters and the embedding.
+        orders: of the coordinates, one per coupling.
+    """
 
-    def theirs(name: str) -> Callable[..., Any]:
-        def forward(params: Any, embedding: jax.Array, noise: jax.Array) -> Any:
-            base = density(params, embedding).base
+    def __init__(self, random: np.random.Generator, orders: list[list[int]]):
+        self.flow = Flow(
+            DIM,
+            embed=Given(),
+            layers=LAYERS,
+            width=WIDTH,
+            log_scale_cap=CAP,
+            inner_squash=INNER,
+            base="mixture",
+            components=1,
+        )
+        self.others = {
+            "distrax": libraries.DistraxFlow(orders),
+            "flowjax": libraries.FlowJaxFlow(orders),
+        }
+        self.embedding = random.normal(size=(IMAGES, EMBEDDING)).astype(np.float32)
+        params: Any = self.flow.init(jax.random.key(0), self.embedding)["params"]
+        # Away from the start, which is near the identity.
+        self.params = jax.tree.map(
+            lambda x: x + 0.05 * random.normal(size=x.shape).astype(np.float32), params
+        )
+
+    def forward(self, name: str) -> Callable[..., Any]:
+        """Return (params, embedding, noise) -> theta (n, N, d), log-density (n, N)."""
+
+        def ours(params: Any, embedding: jax.Array, noise: jax.Array) -> Any:
+            g: Any = self.flow.apply({"params": params}, embedding)
             if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
-                z, log_base = base.sample_and_log_prob(seed=noise, sample_shape=(SAMPLES,))
+                return g.sample_and_log_prob(seed=noise, sample_shape=(SAMPLES,))
+            z = g.base.loc[:, 0] + noise * jnp.exp(g.base.log_scale[:, 0])
+            theta, log_det = g.bijector.forward_and_log_det(z)
+            return theta, g.base.log_prob(z) - log_det
+
+        def theirs(params: Any, embedding: jax.Array, noise: jax.Array) -> Any:
+            g: Any = self.flow.apply({"params": params}, embedding)
+            if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
+                z, log_base = g.base.sample_and_log_prob(seed=noise, sample_shape=(SAMPLES,))
             else:
-                z = base.loc[:, 0] + noise * jnp.exp(base.log_scale[:, 0])
-                log_base = base.log_prob(z)
-            theta, log_det = jax_flows[name].forward_and_log_det(params, embedding, z)
+                z = g.base.loc[:, 0] + noise * jnp.exp(g.base.log_scale[:, 0])
+                log_base = g.base.log_prob(z)
+            theta, log_det = self.others[name].forward_and_log_det(params, embedding, z)
             return theta, log_base - log_det
 
-        return forward
+        return jax.jit(ours if name == timing.OURS else theirs)
 
-    # PyTorch: normal numbers, or None to draw them.
-    model = libraries.normflows_model(start, hand.orders)
-    zuko_forward, zuko_leaves = libraries.zuko_flow(start, hand.orders)
+    def gradient(self, name: str) -> Callable[..., Any]:
+        """Return (params, embedding, noise) -> value, gradient in params."""
+        forward = self.forward(name)
+        return jax.jit(jax.value_and_grad(lambda *arguments: _value(*forward(*arguments))))
 
-    def of_normflows(normal: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    def timed(self, name: str, mode: str) -> tuple[Callable[[], Any], float]:
+        """Return what is timed, and the seconds it took to compile."""
+        function: Any = self.forward(name) if mode == "forward" else self.gradient(name)
+        arguments = jax.device_put((self.params, self.embedding, jax.random.key(1)))
+        begin = time.perf_counter()
+        compiled = function.lower(*arguments).compile()
+        seconds = time.perf_counter() - begin
+        return lambda: jax.block_until_ready(compiled(*arguments)), seconds
+
+
+class TorchFlows:
+    """PyTorch's libraries and a flow by hand, with our parameters.
+
+    Args:
+        start: our parameters, by path.
+        embedding: (N, E).
+    """
+
+    def __init__(self, start: dict[str, torch.Tensor], embedding: np.ndarray):
+        self.context = torch.from_numpy(embedding)
+        self.hand = SquashedFlow(DIM, LAYERS, CAP, INNER)
+        self.by_hand = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
+        self.model = libraries.normflows_model(start, self.hand.orders)
+        self.zuko_forward, self.zuko_leaves = libraries.zuko_flow(start, self.hand.orders)
+        base = [t for name, t in self.by_hand.items() if name.startswith(("loc", "log_scale"))]
+        self.leaves = {
+            "normflows": list(self.model.parameters()),
+            "zuko": self.zuko_leaves + base,
+            # One component: its logit has no part.
+            "torch by hand": [self.by_hand[name] for name in self.names_by_hand],
+        }
+
+    @property
+    def names_by_hand(self) -> list[str]:
+        """Paths of the parameters that have a gradient."""
+        return [name for name in self.by_hand if not name.startswith("logits")]
+
+    def forward(self, name: str, normal: torch.Tensor | None = None) -> Any:
+        """Return theta (n, N, d), log-density (n, N) at normal numbers, which are drawn if None."""
+        if name == "normflows":
+            return self._of_normflows(normal)
+        normal = torch.randn(SAMPLES, IMAGES, DIM) if normal is None else normal
+        z, log_base = gaussian_base(self.by_hand, self.context, normal)
+        if name == "zuko":
+            theta, log_det = self.zuko_forward(z, self.context.expand(SAMPLES, -1, -1))
+        else:
+            theta, log_det = self.hand.forward(self.by_hand, z, self.context)
+        return theta, log_base - log_det
+
+    def _of_normflows(self, normal: torch.Tensor | None) -> Any:
+        model = self.model
         # One row of context per sample is how the library is told about samples.
-        rows = context.repeat(SAMPLES, 1)
+        rows = self.context.repeat(SAMPLES, 1)
         if normal is None:
             return model.sample(SAMPLES * IMAGES, context=rows)
         encoded = model.q0.context_encoder(rows)
@@ -117,109 +170,83 @@ def _rows(repeats: int) -> list[timing.Row]:
         log_prob = model.q0.log_prob(z, context=rows) - log_det
         return theta.reshape(SAMPLES, IMAGES, DIM), log_prob.reshape(SAMPLES, IMAGES)
 
-    def of_zuko(normal: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        normal = torch.randn(SAMPLES, IMAGES, DIM) if normal is None else normal
-        z, log_base = gaussian_base(by_hand, context, normal)
-        theta, log_det = zuko_forward(z, context.expand(SAMPLES, -1, -1))
-        return theta, log_base - log_det
+    def gradient(self, name: str, normal: torch.Tensor | None = None) -> list[torch.Tensor]:
+        """Return the gradient in `leaves[name]`."""
+        return list(torch.autograd.grad(_value(*self.forward(name, normal)), self.leaves[name]))
 
-    def of_hand(normal: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        normal = torch.randn(SAMPLES, IMAGES, DIM) if normal is None else normal
-        z, log_base = gaussian_base(by_hand, context, normal)
-        theta, log_det = hand.forward(by_hand, z, context)
-        return theta, log_base - log_det
+    def couplings_gradient(self, name: str, slopes: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return of a library's gradient the part of its couplings, as `libraries.as_linear`."""
+        nets = [self.zuko_leaves]
+        if name == "normflows":
+            flows = self.model.flows
+            nets = [flows[3 * layer].coupling.param_map.mlp.parameters() for layer in range(LAYERS)]
+        slope_of = dict(zip(map(id, self.leaves[name]), slopes, strict=True))
+        return [slope_of[id(leaf)] for net in nets for leaf in net]
 
-    forwards: dict[str, Callable[..., Any]] = {
-        timing.OURS: ours,
-        **{name: theirs(name) for name in JAX},
-        **dict(zip(TORCH, (of_normflows, of_zuko, of_hand), strict=True)),
-    }
-    base_leaves = [t for name, t in by_hand.items() if name.startswith(("loc", "log_scale"))]
-    leaves = {
-        "normflows": list(model.parameters()),
-        "zuko": zuko_leaves + base_leaves,
-        # One component: its logit has no part.
-        "torch by hand": [t for name, t in by_hand.items() if not name.startswith("logits")],
-    }
+    def timed(self, name: str, mode: str) -> tuple[Callable[[], Any], None]:
+        """Return what is timed; nothing is compiled."""
 
-    def gradient(name: str) -> Callable[..., Any]:
-        def loss(params: Any, embedding: jax.Array, noise: jax.Array) -> jax.Array:
-            return value(*forwards[name](params, embedding, noise))
+        def values() -> Any:
+            with torch.no_grad():
+                return self.forward(name)
 
-        return jax.jit(jax.value_and_grad(loss))
+        return (values if mode == "forward" else lambda: self.gradient(name)), None
 
-    # The same parameters and the same normal numbers must give the same values and gradients.
-    normal = random.normal(size=(SAMPLES, IMAGES, DIM)).astype(np.float32)
-    device_in = jax.device_put((params, embedding))
-    theta, log_prob = jax.jit(ours)(*device_in, normal)
-    slopes = gradient(timing.OURS)(*device_in, normal)[1]
-    in_torch = parameters(slopes)
+
+def _differences(ours: JaxFlows, theirs: TorchFlows, normal: np.ndarray) -> dict[str, float]:
+    """Compare values and gradients at the same parameters and normal numbers.
+
+    Returns:
+        The largest difference to ours, by the name of the library.
+    """
+    device_in = jax.device_put((ours.params, ours.embedding))
+    theta, log_prob = ours.forward(timing.OURS)(*device_in, normal)
+    slopes = ours.gradient(timing.OURS)(*device_in, normal)[1]
     differences = dict.fromkeys((*JAX, *TORCH), 0.0)
 
-    def same(name: str, ours: Any, theirs: Any, what: str) -> None:
-        theirs = theirs.detach().numpy() if isinstance(theirs, torch.Tensor) else theirs
-        d = timing.difference(ours, theirs, 1e-4, f"{name}, {what}")
+    def same(name: str, x: Any, y: Any, what: str) -> None:
+        y = y.detach().numpy() if isinstance(y, torch.Tensor) else y
+        d = timing.difference(x, y, 1e-4, f"{name}, {what}")
         differences[name] = max(differences[name], d)
 
-    for name in (*JAX, *TORCH):
-        if name in JAX:
-            a, b = jax.jit(forwards[name])(*device_in, normal)
-            for x, y in zip(
-                jax.tree.leaves(slopes),
-                jax.tree.leaves(gradient(name)(*device_in, normal)[1]),
-                strict=True,
-            ):
-                if np.any(np.asarray(x)):
-                    same(name, x, y, "gradients")
-        else:
-            a, b = forwards[name](torch.from_numpy(normal))
+    for name in JAX:
+        a, b = ours.forward(name)(*device_in, normal)
         same(name, theta, a, "samples")
         same(name, log_prob, b, "log-density")
-
-    def slopes_in_torch(name: str) -> list[torch.Tensor]:
-        return list(
-            torch.autograd.grad(value(*forwards[name](torch.from_numpy(normal))), leaves[name])
-        )
-
-    names = [name for name in by_hand if not name.startswith("logits")]
-    for name, slope in zip(names, slopes_in_torch("torch by hand"), strict=True):
-        same("torch by hand", in_torch[name], slope, f"gradient of {name}")
+        found = ours.gradient(name)(*device_in, normal)[1]
+        for x, y in zip(jax.tree.leaves(slopes), jax.tree.leaves(found), strict=True):
+            if np.any(np.asarray(x)):
+                same(name, x, y, "gradients")
+    in_torch, numbers = parameters(slopes), torch.from_numpy(normal)
     expected = [x for layer in range(LAYERS) for x in libraries.as_linear(in_torch, layer)]
-    for name, first in (("normflows", None), ("zuko", 0)):
-        slopes_of = dict(zip(map(id, leaves[name]), slopes_in_torch(name), strict=True))
-        nets = (
-            [model.flows[3 * layer].coupling.param_map.mlp.parameters() for layer in range(LAYERS)]
-            if first is None
-            else [zuko_leaves]
-        )
-        for x, leaf in zip(expected, [leaf for net in nets for leaf in net], strict=True):
-            same(name, x, slopes_of[id(leaf)], "gradient of a coupling")
+    for name in TORCH:
+        a, b = theirs.forward(name, numbers)
+        same(name, theta, a, "samples")
+        same(name, log_prob, b, "log-density")
+        found = theirs.gradient(name, numbers)
+        if name == "torch by hand":
+            for path, slope in zip(theirs.names_by_hand, found, strict=True):
+                same(name, in_torch[path], slope, f"gradient of {path}")
+        else:
+            couplings = theirs.couplings_gradient(name, found)
+            for x, slope in zip(expected, couplings, strict=True):
+                same(name, x, slope, "gradient of a coupling")
+    return differences
 
-    key = jax.random.key(1)
 
-    def call_of(name: str, mode: str) -> tuple[Callable[[], Any], float | None]:
-        """Return what is timed, and the seconds it took to compile."""
-        if name in TORCH:
-            function = forwards[name]
-
-            def values() -> Any:
-                with torch.no_grad():
-                    return function()
-
-            def with_gradient() -> Any:
-                return torch.autograd.grad(value(*function()), leaves[name])
-
-            return (values if mode == "forward" else with_gradient), None
-        function = jax.jit(forwards[name]) if mode == "forward" else gradient(name)
-        begin = time.perf_counter()
-        compiled = function.lower(*device_in, key).compile()
-        seconds = time.perf_counter() - begin
-        return lambda: jax.block_until_ready(compiled(*device_in, key)), seconds
+def _rows(repeats: int) -> list[timing.Row]:
+    random = np.random.default_rng(0)
+    orders = [order.tolist() for order in SquashedFlow(DIM, LAYERS, CAP, INNER).orders]
+    ours = JaxFlows(random, orders)
+    theirs = TorchFlows(parameters(ours.params), ours.embedding)
+    normal = random.normal(size=(SAMPLES, IMAGES, DIM)).astype(np.float32)
+    differences = _differences(ours, theirs, normal)
 
     work = f"flow {IMAGES} x {SAMPLES}, {LAYERS} couplings:"
     out = []
     for mode, label in (("forward", "sample + log-density"), ("gradient", "and gradient")):
-        both = {name: call_of(name, mode) for name in (timing.OURS, *JAX, *TORCH)}
+        both = {name: ours.timed(name, mode) for name in (timing.OURS, *JAX)}
+        both |= {name: theirs.timed(name, mode) for name in TORCH}
         seconds = timing.measure({name: call for name, (call, _) in both.items()}, repeats=repeats)
         for name in (*TORCH, *JAX):
             pair = {side: seconds[side] for side in (timing.OURS, name)}
