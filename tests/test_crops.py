@@ -1,6 +1,6 @@
 """Distributions over crops: which crop a unit stands for, masses, densities and their gradients."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -156,6 +156,7 @@ def test_theta_that_is_no_crop_has_no_mass() -> None:
     assert density.log_prob(atoms.at[..., 2].add(-0.01)).max() == -np.inf
 
 
+@pytest.mark.slow
 def test_closed_form_entropy_is_the_sampled_one() -> None:
     density: Any = case("", lrp()).density()
     exact = np.asarray(density.entropy())
@@ -326,11 +327,6 @@ def test_offsets_are_given_the_crop_and_the_image(flow_case: Case) -> None:
     assert float(jnp.std(offsets, axis=1).min()) > 1e-2
 
 
-def _marked(chosen: Sequence[Callable[[Case], None]]) -> list[Any]:
-    fast = (laws.a_key_per_row_is_that_rows_alone,)
-    return [pytest.param(law, marks=() if law in fast else pytest.mark.slow) for law in chosen]
-
-
 FLOW_LAWS = (
     laws.log_prob_agrees_with_samples,
     laws.nothing_outside_the_box,
@@ -341,7 +337,8 @@ FLOW_LAWS = (
 )
 
 
-@pytest.mark.parametrize("law", _marked(FLOW_LAWS), ids=lambda law: law.__name__)
+@pytest.mark.slow
+@pytest.mark.parametrize("law", FLOW_LAWS, ids=lambda law: law.__name__)
 def test_law(flow_case: Case, law: Callable[[Case], None]) -> None:
     law(flow_case)
 
@@ -394,12 +391,13 @@ def build(distribution: Any, classifier: nn.Module, rate: float = 1e-2, **fields
     return ONE.replicate(state), training.make_step(*parts, Objective(**fields), placement=ONE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [
-        pytest.param(lrp(), marks=pytest.mark.slow, id="score"),
+        pytest.param(lrp(), id="score"),
         pytest.param(lrp(gradient="gumbel_softmax"), id="gumbel"),
-        pytest.param(flow_lrp(), marks=pytest.mark.slow, id="flow"),
+        pytest.param(flow_lrp(), id="flow"),
     ],
 )
 def test_a_step_moves_every_head(module: Any) -> None:

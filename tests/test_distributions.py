@@ -124,7 +124,7 @@ def test_straight_through_gives_the_weights_a_gradient_downhill() -> None:
     assert jax.grad(mean)(jnp.zeros(()), jax.random.key(0), "score") == 0
 
 
-@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_scored_mixture_has_the_gradient_of_the_expectation(dim: int) -> None:
     """Score of the weights and gradients through the samples, together: as the step adds them up.
 
@@ -283,6 +283,7 @@ def test_refusals(module: ConditionalDistribution, text: str) -> None:
         applied(module)
 
 
+@pytest.mark.slow
 def test_a_circular_density_turns_with_its_image() -> None:
     """g(T - dT; A_dT I) = g(T; I), by the warp's own dT, whatever the weights."""
     transform = Affine("rotation")
@@ -311,7 +312,9 @@ def test_unknown_bonus_is_refused(cls: Any) -> None:
         bonus(cls(dim=1, **{"bonus": "volume"}, **embed))
 
 
-@pytest.mark.parametrize("name", ["spline_circle_1", "circular_1"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("spline_circle_1", marks=pytest.mark.slow), "circular_1"]
+)
 def test_circular_density_has_no_step_at_the_seam(name: str) -> None:
     density = case("circle", CASES[name]()).density()
     left, right = (density.log_prob(jnp.full((3, 1), s * 0.99999)) for s in (-1, 1))

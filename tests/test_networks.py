@@ -177,7 +177,7 @@ def test_networks_refuse_what_they_cannot_take(network: Any, shape: tuple, text:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("size", [28, 32])
+@pytest.mark.parametrize("size", [pytest.param(28, marks=pytest.mark.slow), 32])
 def test_simple_conv_is_the_papers_network(size: int) -> None:
     """Layer by layer from public operations, at both sizes the paper's pooling was made for."""
     images = jax.random.uniform(jax.random.key(0), (2, size, size, 3))
@@ -314,7 +314,9 @@ def test_the_circular_mask_hides_corners_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
-@pytest.mark.parametrize("shape", [(2, 32, 32, 3), (2, 18, 18, 1)])
+@pytest.mark.parametrize(
+    "shape", [pytest.param((2, 32, 32, 3), marks=pytest.mark.slow), (2, 18, 18, 1)]
+)
 def test_outputs_of_the_polar_network_turn_with_the_image(shape, batch_norm) -> None:
     """Whatever the weights: a quarter turn moves the outputs by a quarter of the circle."""
     network = PolarConv(features=16, width=3, batch_norm=batch_norm)
@@ -336,6 +338,7 @@ def test_outputs_of_the_polar_network_turn_with_the_image(shape, batch_norm) -> 
     np.testing.assert_allclose(scores(wide), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_outputs_of_the_mirrored_polar_network_are_mirrored_with_the_image() -> None:
     """Whatever the weights: output k of an image is output -k of its mirror image."""
     images = jax.random.normal(jax.random.key(0), (2, 16, 16, 3))
