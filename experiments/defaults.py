@@ -313,6 +313,7 @@ FIELDS: dict[str, Any] = {
         ),
         "average": Field("probs", "over views; paper: probs", choices=("probs", "logits")),
         "density_images": Field(1000, "test images whose density is measured", low=1),
+        "arc_images": Field(20, "of each class: those whose arcs are followed by epoch", low=1),
         "poses": Field(72, "per class, evenly over its first arc", low=2),
         "density_samples": Field(1000, "of theta per pose", low=10),
         "straighten_steps": Field(

@@ -19,8 +19,6 @@ from flowjax_inv.transforms import Transform
 
 __all__ = ["Subject", "make_arc_shares", "on_images", "turns", "verdict"]
 
-_ARC_IMAGES = 20  # per class: those whose arcs are followed through training
-
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
@@ -55,8 +53,8 @@ class Subject:
 def make_arc_shares(subject: Subject) -> Callable[[Any], dict[str, jax.Array]] | None:
     """Return variables -> arc_share_CLASS: how much of the circle a class's images are turned by.
 
-    The mean over the first test images of a class of `metrics.arc_share`, as device scalars; None
-    where there is no density or no rotation round the circle, or where poses are known: there
+    The mean over the first `arc_images` test images of a class of `metrics.arc_share`, as device
+    scalars; None where there is no density or no rotation round the circle, or where poses are known: there
     `posed_densities.by_pose` says more.
     """
     distribution, transform, data = subject.distribution, subject.transform, subject.data
@@ -65,7 +63,9 @@ def make_arc_shares(subject: Subject) -> Callable[[Any], dict[str, jax.Array]] |
     if not has_angle or not transform.periodic[axis] or data.centres_degrees is not None:
         return None
     classes = len(data.class_names)
-    chosen = [np.flatnonzero(data.test.labels == c)[:_ARC_IMAGES] for c in range(classes)]
+    chosen = [
+        np.flatnonzero(data.test.labels == c)[: subject.section.arc_images] for c in range(classes)
+    ]
     images = jnp.asarray(data.test.images[np.concatenate(chosen)])
     sizes = np.array([len(index) for index in chosen])
     of_class = np.repeat(np.arange(classes), sizes)
