@@ -54,8 +54,8 @@ def make_arc_shares(subject: Subject) -> Callable[[Any], dict[str, jax.Array]] |
     """Return variables -> arc_share_CLASS: how much of the circle a class's images are turned by.
 
     The mean over the first `arc_images` test images of a class of `metrics.arc_share`, as device
-    scalars; None where there is no density or no rotation round the circle, or where poses are known: there
-    `posed_densities.by_pose` says more.
+    scalars; None where there is no density or no rotation round the circle, or where poses are
+    known: there `posed_densities.by_pose` says more.
     """
     distribution, transform, data = subject.distribution, subject.transform, subject.data
     has_angle = distribution.has_density and "rotation" in transform.names
