@@ -1,9 +1,7 @@
 """Programs as files: equal to the library, for every platform, whole or refused."""
 
 import ast
-import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,23 +11,15 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from jax import export as jax_export
 from safetensors.numpy import load_file
 
-from experiments import evaluate, mario_iggy
-from experiments.export import export_run, main
-from experiments.run import train_and_evaluate
-from flowjax_inv import export, training
-from flowjax_inv.controllers import EntropyBand
+from flowjax_inv import export
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.box import Identity
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.inference import make_mean_shift, make_predict
 from flowjax_inv.networks import MLP, SimpleConv
-from flowjax_inv.objectives import Objective
-from flowjax_inv.placement import Placement
 from flowjax_inv.transforms import Affine, Crop
 
 ROOT = Path(__file__).parents[1]
@@ -394,158 +384,3 @@ def test_refusals(folder, tmp_path: Path, monkeypatch) -> None:
             with pytest.raises(ImportError, match=rf"exports need {missing}.*flowjax_inv\[export"):
                 export.load(path)
     assert list(tmp_path.iterdir()) == []
-
-
-# --- the train step -----------------------------------------------------------------------------
-
-
-def flat_step(name: str, *, batch_norm: bool) -> tuple[Any, list[Any], tuple[Any, ...]]:
-    """The whole step as a function of flat leaves: serialisation refuses optax's named tuples."""
-    classifier, distribution, transform = parts(name, batch_norm=batch_norm)
-    optimizer, controller = optax.adamw(1e-2), EntropyBand(low=0, high=1)
-    state = training.init_state(
-        classifier, distribution, optimizer, controller, jnp.asarray(IMAGES), key=jax.random.key(1)
-    )
-    step = training.make_step(
-        classifier, distribution, transform, optimizer, controller, Objective(copies=2),
-        normalization=NORMALIZATION, mirror=True, placement=Placement(jax.devices()[:1]),
-    )  # fmt: skip
-    leaves, structure = jax.tree.flatten(state)
-
-    def flat(leaves, images, labels, indices):
-        return jax.tree.leaves(step(jax.tree.unflatten(structure, leaves), images, labels, indices))
-
-    data = (jnp.asarray(IMAGES), jnp.arange(3), jnp.array([2, 0]))
-    return jax.jit(flat), leaves, data
-
-
-def plain(leaf: jax.Array) -> np.ndarray:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_norm", [False, True], ids=["plain", "batch_norm"])
-@pytest.mark.parametrize("name", ["affine_coupling", "crop_spline"])
-def test_the_train_step_lowers_for_every_platform(name: str, batch_norm: bool) -> None:
-    flat, leaves, data = flat_step(name, batch_norm=batch_norm)
-    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    exported = jax_export.export(flat, platforms=("cpu", "cuda", "tpu"))(shapes, *data)
-    assert exported.platforms == ("cpu", "cuda", "tpu")
-    assert len(exported.out_avals) == len(leaves)
-    assert len(exported.serialize()) > 10_000
-
-
-@pytest.mark.slow
-def test_an_exported_step_is_the_step() -> None:
-    flat, leaves, data = flat_step("affine_coupling", batch_norm=True)
-    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    data_bytes = jax_export.export(flat, platforms=("cpu", "cuda", "tpu"))(
-        shapes, *data
-    ).serialize()
-    got = jax_export.deserialize(bytearray(data_bytes)).call(leaves, *data)
-    moved = 0
-    for before, a, b in zip(leaves, got, flat(leaves, *data), strict=True):
-        np.testing.assert_allclose(plain(a), plain(b), rtol=1e-5, atol=1e-6)
-        moved += int((plain(a) != plain(before)).any())
-    assert moved > len(leaves) // 2
-
-
-# --- the command --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = mario_iggy.get_config("smoke")
-    config.data.train_size, config.data.test_size, config.train.epochs = 32, 8, 1
-    config.classifier.width = config.embedding.width = 2
-    config.evaluation.poses, config.evaluation.density_samples = 2, 10
-    config.evaluation.rules, config.evaluation.average = ("code", "plain"), "logits"
-    workdir = tmp_path_factory.mktemp("runs") / "tiny"
-    train_and_evaluate(config, workdir, command="python -m experiments.run --config=X")
-    return workdir
-
-
-@pytest.mark.slow
-def test_a_run_becomes_a_predictor(run: Path, tmp_path: Path, capsys, monkeypatch) -> None:
-    def absent(*arguments: Any, **fields: Any) -> None:
-        raise AssertionError("the data set is not needed")
-
-    monkeypatch.setattr("experiments.build.data_set", absent)
-    out = tmp_path / "out"
-    assert main([f"--workdir={run}", f"--out={out}", "--num_samples=3"]) == 0
-    said = capsys.readouterr().out
-    assert f"exported to {out}" in said
-    assert f"python experiments/run_exported.py {out} IMAGES.npy" in said
-    program = export.load(out)
-    results = json.loads((run / "results.json").read_text())
-    assert program.card["class_names"] == results["class_names"]
-    assert program.card["average"] == {"over": "logits", "num_samples": 3} | evaluate.RULES["code"]
-    assert (
-        sum(w.size for n, w in program.weights.items() if n.startswith("classifier.params"))
-        == (results["parameters_classifier"])
-    )
-    images = np.zeros((2, *results["image_shape"]), np.uint8)
-    probabilities = program(images, jax.random.key(0))["probabilities"]
-    np.testing.assert_allclose(np.sum(probabilities, -1), 1, atol=1e-5)
-    for path in out.iterdir():
-        assert str(run).encode() not in path.read_bytes()
-    straight = tmp_path / "aligner"
-    assert main([f"--workdir={run}", f"--out={straight}", "--num_samples=2", "--aligner"]) == 0
-    assert export.load(straight).card["outputs"].keys() == {"theta", "images", "converged"}
-    capsys.readouterr()
-    assert main([f"--workdir={run}", f"--out={out}"]) == 2
-    assert capsys.readouterr().err == (
-        f"error: {out} is there already; name a new folder, or remove that one.\n"
-    )
-
-
-def edited(run: Path, tmp_path: Path, name: str, **fields: Any) -> Path:
-    """A run folder without checkpoints, its files changed; a field that is None is dropped."""
-    target = tmp_path / "run"
-    target.mkdir()
-    for file in ("config.json", "results.json"):
-        content = json.loads((run / file).read_text())
-        if file == name:
-            content = {k: v for k, v in (content | fields).items() if v is not None}
-        (target / file).write_text(json.dumps(content))
-    return target
-
-
-@pytest.mark.slow
-def test_runs_that_cannot_be_exported_say_why(run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(ValueError, match="absent has no config.json; give the folder of a finish"):
-        export_run(tmp_path / "absent", out)
-    assert not (tmp_path / "absent").exists()
-    for number, (name, fields, text) in enumerate(
-        [
-            ("results.json", {"class_names": None}, "no results.json with class_names; let the ru"),
-            ("results.json", {"image_shape": None}, "has no results.json with image_shape"),
-            (
-                "config.json",
-                {"sed": 1},
-                'not of this version .*"sed" does not exist.*; take the ver',
-            ),
-            ("config.json", {"seed": "x"}, "not of this version .*field 'seed'"),
-            (
-                "config.json",
-                {"objective": {"loss": "squared_error"}},
-                "does not end in one probability per class; export a run with",
-            ),
-            ("config.json", {}, "no checkpoint in"),
-        ]
-    ):
-        (tmp_path / str(number)).mkdir()
-        workdir = edited(run, tmp_path / str(number), name, **fields)
-        with pytest.raises((ValueError, FileNotFoundError), match=text) as caught:
-            export_run(workdir, out)
-        assert "\n" not in str(caught.value)
-    assert not out.exists()
-
-
-def test_help_and_missing_arguments(capsys) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["--workdir=x"])
-    assert left.value.code == 2
-    assert re.search("error: .*--out", capsys.readouterr().err)
