@@ -45,8 +45,7 @@ def get_config(variant: str = "") -> defaults.Config:
         config.objective.equivariance, config.objective.equivariance_range = 0.1, 0.25
         # What the classifier tolerates after two epochs stays, so the bonus may stay as strong.
         # Share of 500 held-out 5s, 6s and 9s: 0.90, 0.47 and 0.49 with an end of 0.28; 0.92, 0.49
-        # and 0.50 so; 0.94, 0.53 and 0.54 by 0.45 throughout, where seeds differ by more (0.04 and
-        # 0.08 of a 6 and a 9) than is left to 0.56.
+        # and 0.50 so; 0.94, 0.53 and 0.54 by 0.45 throughout, near to where 6 and 9 are too wide.
         classifier = config.optimizer.classifier
         classifier.schedule, classifier.decay_epochs, classifier.decay_factor = "step", 2, 0.01
         config.controller.end = 0.35
