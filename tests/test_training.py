@@ -369,3 +369,8 @@ def test_the_known_optimum_of_a_fixed_classifier(bijection: Literal["coupling", 
     assert (degrees > 70).mean() < 0.03
     assert np.percentile(degrees, 98) == pytest.approx(0.98 * 60, abs=5)
     assert float(-log_prob.mean()) == pytest.approx(np.log(2 / 3), abs=0.12)
+
+
+def test_no_two_streams_draw_the_same_numbers() -> None:
+    streams = [value for name, value in vars(training.Stream).items() if name.isupper()]
+    assert len(set(streams)) == len(streams) >= 10
