@@ -3,17 +3,17 @@
 "lax" is XLA's convolution. "patches" is equal to it to rounding and computes by shape:
 * 1x1 kernels, and kernels as large as the picture, are one matrix product;
 * up to four input channels: patches that hold several positions of a row, times a banded matrix;
-* else XLA's convolution forward and for the input gradient, up to 16 features of two or four
-  neighbouring outputs of a row as those of one: with fewer than 24 XLA takes a slower kernel;
+* else XLA's convolution forward and for the input gradient, up to 8 features of two or four
+  neighbouring outputs of a row as those of one: with fewer than 16 XLA takes a slower kernel;
 * and its weight gradient over slices of the batch that fit the cache, summed: over the whole batch
   XLA takes one (4x4 maps) to ten times as long.
 "auto" is "patches" on a single CPU device and "lax" on accelerators and on several devices.
 
 Did not help (CPU time, what we do = 1): weight gradients from plain patch matrices in blocks under
 `lax.scan` 1.2 to 2.4; banded patches from 8 channels on 2 to 5 forward; input gradients as banded
-convolutions of the cotangent 3 to 8; slices of 32 images at any shape up to 2.7. XLA's flags for
-oneDNN, XNNPACK, no YNNPACK fusions, or 512-bit vectors: 0.9 to 1.1 of a whole step; YNNPACK fusions
-of elementwise work: 1.09.
+convolutions of the cotangent 3 to 8; 16 features as 32, or 8 as 32, 1.3 to 1.9; slices of 32 images
+at any shape up to 2.7. XLA's flags for oneDNN, XNNPACK, no YNNPACK fusions, or 512-bit vectors: 0.9
+to 1.1 of a whole step; YNNPACK fusions of elementwise work: 1.09.
 `python -m benchmarks.convolution` compares with PyTorch.
 """
 
@@ -34,7 +34,7 @@ Implementation = Literal["auto", "lax", "patches"]
 
 # Measured on two cores: numbers in the pictures and cotangents of a slice of the batch, its bounds
 # in pictures, numbers in a banded patch's row of the picture, and features that are made wide.
-_SLICE_SIZE, _SLICE_BOUNDS, _BAND, _WIDE = 400_000, (4, 32), 24, 32
+_SLICE_SIZE, _SLICE_BOUNDS, _BAND, _WIDE = 400_000, (4, 32), 24, 16
 _MOST_SLICES = 32  # every slice compiles by itself: 0.05 s
 
 
