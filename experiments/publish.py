@@ -7,9 +7,9 @@ Copies config, environment and results of each run to docs/results/NAME/SEED/, a
 of it later.
 """
 
+import argparse
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from flowjax_inv.report.readme import (
     turned_table,
 )
 
-__all__ = ["publish", "readme_with_table"]
+__all__ = ["main", "publish", "readme_with_table"]
 
 ROOT = Path(__file__).parents[1]
 _KEPT = ("config.json", "environment.json", "results.json")
@@ -44,8 +44,10 @@ def publish(name: str, runs: Sequence[Path], results: Path) -> None:
         results: docs/results, or another folder.
 
     Raises:
-        UsageError: if a run is not finished.
+        UsageError: if there is no run, or one is not finished.
     """
+    if not runs:
+        raise UsageError(f'no runs to publish as "{name}"; give their folders after the name.')
     for run in runs:
         missing = [file for file in _KEPT if not (run / file).is_file()]
         if missing:
@@ -71,11 +73,20 @@ def readme_with_table(readme: str, results: Path) -> str:
     return readme
 
 
-def _main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Publish the runs named on the command line, and write the README's tables."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.publish",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="?", help="of the row in the table")
+    parser.add_argument("runs", nargs="*", type=Path, help="folders of its runs, one per seed")
+    parsed = parser.parse_args(arguments)
     results, readme = ROOT / "docs" / "results", ROOT / "README.md"
     try:
-        if arguments:
-            publish(arguments[0], [Path(run) for run in arguments[1:]], results)
+        if parsed.name:
+            publish(parsed.name, parsed.runs, results)
         text = readme_with_table(readme.read_text(encoding="utf-8"), results)
     except (UsageError, ValueError) as error:
         leave(error)
@@ -85,4 +96,4 @@ def _main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    main()

@@ -97,6 +97,8 @@ def test_publish_copies_and_refuses(tmp_path: Path) -> None:
     run.mkdir()
     with pytest.raises(UsageError, match="has no config.json; give the folder of a finished run"):
         publish.publish("x", [run], tmp_path / "results")
+    with pytest.raises(UsageError, match='no runs to publish as "x"; give their folders after'):
+        publish.publish("x", [], tmp_path / "results")
     for name in ("config.json", "environment.json"):
         (run / name).write_text("{}")
     (run / "results.json").write_text(

@@ -251,14 +251,14 @@ def test_images_table_has_rule_note_and_command(tmp_path: Path) -> None:
     note = {"data_note": "re-encoded as JPEG: not the official CIFAR-10"}
     write_results(tmp_path, "cifar", 0, {"data": {"name": "cifar10"}}, **IMAGES | note)
     write_results(tmp_path, "sprites", 0, true_half_range_degrees=90.0)
-    header, rule, cifar, control, mnist = readme.images_table(tmp_path).split("\n")
+    header, rule, cifar, control, mnist, _, below = readme.images_table(tmp_path).split("\n")
     assert header == (
         "| run | method | data | seeds | paper (%) | averaged accuracy (%) | "
         "plain accuracy (%) | entropy (nats) | rotation (°) | minutes | command |"
     )
     assert rule.count("|") == header.count("|")
     assert cifar == (
-        "| cifar | flow | cifar10 (re-encoded as JPEG: not the official CIFAR-10) | 1 | "
+        "| cifar | flow | cifar10 [1] | 1 | "
         "99.2 ± 0.1 (Table 1) | 98.73 (plain, probabilities) | 98.42 | 1.25 | 24.56 | – | – |"
     )
     assert control == (
@@ -271,6 +271,7 @@ def test_images_table_has_rule_note_and_command(tmp_path: Path) -> None:
         "1.5 ± 0.0 | "
         f"`{RUN}` |"
     )
+    assert below == "[1] re-encoded as JPEG: not the official CIFAR-10."
     assert [line.split(" |")[0] for line in readme.results_table(tmp_path).split("\n")[2:]] == [
         "| sprites"
     ]

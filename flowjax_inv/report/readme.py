@@ -97,7 +97,8 @@ def images_table(root: Path) -> str:
     """Make the table of the runs on images whose pose nobody knows, one row per NAME.
 
     Rows are ordered by data set, then method: first those without a density ("none"), which have
-    no averaged accuracy. The command is that of the first seed without seed and folder.
+    no averaged accuracy. The command is that of the first seed without seed and folder. What is to
+    be known about the data stands below the table, once.
 
     Args:
         root: the folder of `NAME/SEED/{results,config}.json`, normally `docs/results`.
@@ -121,7 +122,7 @@ def images_table(root: Path) -> str:
         first, config = runs.results[0], runs.configs[0]
         method, none = method_name(first), not has_density(first)
         data = str((config.get("data") or {}).get("name") or MISSING)
-        note = first.get("data_note")
+        note = str(first.get("data_note") or "")
         command = _without_seed(str(config.get("command", "")))
         if "test_error_degrees" in first:
             averaged, plain = (
@@ -137,7 +138,7 @@ def images_table(root: Path) -> str:
         cells = [
             runs.name,
             method,
-            f"{data} ({note})" if note else data,
+            data,
             str(len(runs.results)),
             str(first.get("paper") or MISSING),
             MISSING if none else averaged,
@@ -148,9 +149,15 @@ def images_table(root: Path) -> str:
             spread(runs.results, "seconds", 1 / 60, 1),
             f"`{command}`" if command else MISSING,
         ]
-        rows.append(((data, not none, method, runs.name), markdown_line(cells)))
+        rows.append(((data, not none, method, runs.name), note, cells))
+    rows.sort()
+    notes = list(dict.fromkeys(note for _, note, _ in rows if note))
+    for _, note, cells in rows:
+        cells[2] += f" [{notes.index(note) + 1}]" if note else ""
     rule = "".join("---:|" if head in _NUMERIC else "---|" for head in heads)
-    lines = [markdown_line(heads), "|" + rule, *(line for _, line in sorted(rows))]
+    lines = [markdown_line(heads), "|" + rule, *(markdown_line(cells) for *_, cells in rows)]
+    if notes:
+        lines += ["", " ".join(f"[{i}] {note}." for i, note in enumerate(notes, 1))]
     return "\n".join(lines) if kept else ""
 
 
