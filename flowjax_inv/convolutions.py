@@ -35,7 +35,9 @@ Implementation = Literal["auto", "lax", "patches"]
 # Measured on two cores: numbers in the pictures and cotangents of a slice of the batch, its bounds
 # in pictures, numbers in a banded patch's row of the picture, and features that are made wide.
 _SLICE_SIZE, _SLICE_BOUNDS, _BAND, _WIDE = 400_000, (4, 32), 24, 16
-_MOST_SLICES = 32  # every slice compiles by itself: 0.05 s
+# Every slice compiles by itself, 0.05 s: beyond so many they grow, up to this length. Twice as
+# long they take twice as long a picture.
+_MOST_SLICES, _LONGEST = 32, 48
 
 
 def uniform_fan_in(fan_in: int) -> Initializer:
@@ -161,7 +163,7 @@ def _slice_length(batch: int, numbers: int) -> int:
     """Return how many pictures of so many numbers make a slice."""
     low, high = _SLICE_BOUNDS
     fitting = min(max(2 ** round(math.log2(_SLICE_SIZE / numbers)), low), high)
-    return max(fitting, math.ceil(batch / _MOST_SLICES))
+    return min(max(fitting, math.ceil(batch / _MOST_SLICES)), _LONGEST)
 
 
 _sliced.defvjp(_forward, _backward)
