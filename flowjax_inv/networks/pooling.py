@@ -1,12 +1,13 @@
 """Pooling of pairs whose gradient is cheap on a CPU as well."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 __all__ = ["max_pool_2x2"]
 
 
-@jax.custom_vjp
 def max_pool_2x2(x: jax.Array) -> jax.Array:
     """Max-pool 2x2 windows without overlap: (N, H, W, C) -> (N, H // 2, W // 2, C).
 
@@ -15,32 +16,32 @@ def max_pool_2x2(x: jax.Array) -> jax.Array:
     gradient. On a CPU XLA's own gradient, a select-and-scatter, costs ten times as much. Reverse
     mode only.
     """
-    return jnp.max(jnp.stack(_quarters(x)), axis=0)
+    return _pool(x[:, : x.shape[1] // 2 * 2, : x.shape[2] // 2 * 2])[0]
 
 
-def _quarters(x: jax.Array) -> list[jax.Array]:
-    height, width = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
-    return [x[:, a:height:2, b:width:2] for a in (0, 1) for b in (0, 1)]
+@jax.custom_vjp
+def _pool(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Pool even sizes; also returns which of its window, 0 to 3, is the first greatest."""
+    quarters = [x[:, a::2, b::2] for a in (0, 1) for b in (0, 1)]
+    top = functools.reduce(jnp.maximum, quarters)
+    first = jnp.full(top.shape, 3, jnp.uint8)
+    for place in (2, 1, 0):
+        first = jnp.where(quarters[place] == top, jnp.uint8(place), first)
+    return top, first
 
 
-def _pool_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return max_pool_2x2(x), x
+def _forward(x: jax.Array) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+    # The gradient needs a byte per window, not the pictures.
+    pooled = _pool(x)
+    return pooled, pooled[1]
 
 
-def _pool_backward(x: jax.Array, pull: jax.Array) -> tuple[jax.Array]:
-    quarters = _quarters(x)
-    top = jnp.max(jnp.stack(quarters), axis=0)
-    parts, free = [], jnp.ones(pull.shape, bool)
-    for quarter in quarters:
-        chosen = free & (quarter == top)
-        free &= ~chosen
-        parts.append(jnp.where(chosen, pull, 0.0))
-    # Interleaved by two stacks and a reshape: cheaper than adding four padded pictures.
-    rows = [jnp.stack(parts[:2], axis=3), jnp.stack(parts[2:], axis=3)]
-    height, width = 2 * pull.shape[1], 2 * pull.shape[2]
-    whole = jnp.stack(rows, axis=2).reshape(x.shape[0], height, width, x.shape[3])
-    odd = ((0, 0), (0, x.shape[1] - height), (0, x.shape[2] - width), (0, 0))
-    return (jnp.pad(whole, odd),)
+def _backward(first: jax.Array, pulls: tuple[jax.Array, jax.Array]) -> tuple[jax.Array]:
+    pull = pulls[0][:, :, None, :, None]
+    places = jnp.arange(4, dtype=jnp.uint8).reshape(1, 1, 2, 1, 2, 1)
+    whole = jnp.where(first[:, :, None, :, None] == places, pull, 0.0)
+    batch, height, _, width, _, channels = whole.shape
+    return (whole.reshape(batch, 2 * height, 2 * width, channels),)
 
 
-max_pool_2x2.defvjp(_pool_forward, _pool_backward)
+_pool.defvjp(_forward, _backward)
