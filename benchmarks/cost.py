@@ -36,9 +36,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.assembled import assemble
+from benchmarks.random_pictures import random_pictures
 from benchmarks.timing import RESULTS
 from experiments import build
+from experiments.assembly import assemble
 from experiments.run_folder import environment
 
 # Figures of the makers' data sheets: float32 operations as the matrix units take them (TF32,
@@ -123,10 +124,11 @@ def measure(config_file: str, side: int, copies: int, couplings: int) -> dict[st
     for network in (config.classifier, config.embedding):
         network.conv = "lax"
     shape = (side, side, 3)
-    made = assemble(config, shape, CLASSES)
+    parts = assemble(config, random_pictures(config.train.batch_size, shape, CLASSES))
+    state, step = parts.init_state(), parts.make_step(resident=True)
     embed = build.network(config, "embedding", classes=CLASSES)
     images = np.zeros((LOWERED, *shape), np.uint8)
-    lowered = made.step.lower(made.state, images, np.zeros(LOWERED, np.int32), np.arange(LOWERED))
+    lowered = step.lower(state, images, np.zeros(LOWERED, np.int32), np.arange(LOWERED))
     xla, compiled = lowered.cost_analysis(), lowered.compile().cost_analysis()
 
     def forward(module: Any) -> tuple[float, float]:
@@ -134,18 +136,18 @@ def measure(config_file: str, side: int, copies: int, couplings: int) -> dict[st
         variables = jax.eval_shape(lambda x: module.init(jax.random.key(0), x, train=False), one)
         return count(lambda v, x: module.apply(v, x, train=False), variables, one)
 
-    (embed_flops, embed_numbers), (flops, numbers) = forward(embed), forward(made.classifier)
-    coupling = 2.0 * config.distribution.width * 3 * made.transform.dim
+    (embed_flops, embed_numbers), (flops, numbers) = forward(embed), forward(parts.classifier)
+    coupling = 2.0 * config.distribution.width * 3 * parts.transform.dim
     # A view: positions (8), four taps with their weights for value and slope (3 x 8 per channel),
     # and the slope's sums (6).
     warp = side * side * (8 + 6 + 24 * shape[-1])
-    originals = int(made.objective.include_original)
+    originals = int(parts.objective.include_original)
     per_image = (
         3 * embed_flops
         + (originals + copies) * 3 * flops
         + copies * (3 * couplings * coupling + warp)
     )
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(made.state.params))
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
     moved = 5 * embed_numbers + (originals + copies) * 5 * numbers + copies * 4 * math.prod(shape)
     batch = config.train.batch_size
     return {

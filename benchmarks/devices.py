@@ -31,8 +31,9 @@ def measure(name: str, parallel: str) -> float:
     """Return the median seconds of a step on all devices of this process."""
     import jax
 
-    from benchmarks.assembled import assemble
+    from benchmarks.random_pictures import random_pictures
     from experiments import mario_iggy, mnist
+    from experiments.assembly import assemble
 
     config = {"mario_iggy": mario_iggy, "mnist": mnist}[name].get_config(
         "paper" if name == "mario_iggy" else "cpu"
@@ -42,15 +43,15 @@ def measure(name: str, parallel: str) -> float:
     # On several devices convolutions are plain ones; so on one, that the devices alone differ.
     config.classifier.conv = config.embedding.conv = "lax"
     config.transform.warp = "gather"
-    made = assemble(config, size, classes)
     batch = config.train.batch_size
-    images = np.random.default_rng(0).integers(0, 256, (batch, *size), np.uint8)
-    images, labels = made.place.replicate((images, np.zeros(batch, np.int32)))
-    state = made.state
+    parts = assemble(config, random_pictures(batch, size, classes))
+    train = parts.data.train
+    images, labels = parts.place.replicate((train.images, train.labels))
+    state, step = parts.init_state(), parts.make_step(resident=True)
     index, seconds = np.arange(batch), []
     for _ in range(STEPS):
         started = time.perf_counter()
-        state = jax.block_until_ready(made.step(state, images, labels, index))
+        state = jax.block_until_ready(step(state, images, labels, index))
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds[2:])
 

@@ -26,22 +26,22 @@ def measure(config_file: str, copies: int, chunk: int) -> dict[str, float]:
     """Make two steps in this process; memory in MiB."""
     import jax
 
-    from benchmarks.assembled import assemble
+    from benchmarks.random_pictures import random_pictures
+    from experiments.assembly import assemble
 
     module = importlib.import_module(config_file.removesuffix(".py").replace("/", "."))
     config = module.get_config("")
     config.objective.copies, config.objective.copies_per_chunk = copies, chunk
     size, channels = (28, 1) if "mnist" in config.data.name else (32, 3)
     batch = config.train.batch_size
-    made = assemble(config, (size, size, channels), classes=10)
-    images = np.random.default_rng(0).integers(0, 256, (batch, size, size, channels), np.uint8)
-    labels = np.zeros(batch, np.int32)
-    state, index = made.state, np.arange(batch)
-    compiled = made.step.lower(state, images, labels, index).compile()
+    parts = assemble(config, random_pictures(batch, (size, size, channels), classes=10))
+    images, labels = parts.data.train.images, parts.data.train.labels
+    state, step, index = parts.init_state(), parts.make_step(resident=True), np.arange(batch)
+    compiled = step.lower(state, images, labels, index).compile()
     seconds = []
     for _ in range(2):
         started = time.perf_counter()
-        state = jax.block_until_ready(made.step(state, images, labels, index))
+        state = jax.block_until_ready(step(state, images, labels, index))
         seconds.append(time.perf_counter() - started)
     return {
         "copies": copies,

@@ -102,15 +102,19 @@ class Assembly:
         )
 
 
-def assemble(config: defaults.Config) -> Assembly:
+def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     """Make the parts of a run.
+
+    Args:
+        config: of the run.
+        data: in place of those of `config.data`.
 
     Raises:
         ValueError: if a field is out of range, or the data are not there.
     """
     defaults.check(config)
     place = build.placement(config)
-    data = build.data_set(config)
+    data = data or build.data_set(config)
     classes = build.outputs(config, data)
     targets, test_targets = (build.targets(config, split) for split in (data.train, data.test))
     transform = build.transform(config)
