@@ -20,9 +20,9 @@ def get_config(variant: str = "") -> defaults.Config:
     config.data.sectors, config.data.train_size, config.data.test_size = 360, 14_400, 720
     config.evaluation.poses, config.train.epochs = 10, 10
     config.objective.burn_in_epochs = 4  # until degrees are told apart
-    # From within a few degrees, and slowly: a density that starts as wide as on other sets runs from
-    # losses this steep, and may end with all pictures turned by one angle, which the classifier then
-    # learns: it tells views, warped twice, from pictures.
+    # From within a few degrees, and slowly: a density that starts as wide as on other sets runs
+    # from losses this steep, and may end with all pictures turned by one angle, which the
+    # classifier then learns: it tells views, warped twice, from pictures.
     config.distribution.start_scale, config.distribution.start_half_range = 0.02, (0.02,)
     config.optimizer.distribution.learning_rate = 1e-3
     # A density as wide as what the classifier cannot tell times the root of 3 alpha: at the 0.8 of
