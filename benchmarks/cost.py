@@ -40,7 +40,7 @@ from benchmarks.random_pictures import random_pictures
 from benchmarks.timing import RESULTS
 from experiments import build
 from experiments.assembly import assemble
-from experiments.run_folder import environment
+from experiments.running.run_folder import environment
 
 # Figures of the makers' data sheets: float32 operations as the matrix units take them (TF32,
 # bfloat16 with float32 sums), bytes of memory, bytes of a link in one direction, latency of a hop.

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.timing import ALLOCATORS, RESULTS
-from experiments.run_folder import environment
+from experiments.running.run_folder import environment
 
 COUNTS = (1, 2, 4, 8)
 STEPS = 12

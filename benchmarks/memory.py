@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.timing import RESULTS
-from experiments.run_folder import environment
+from experiments.running.run_folder import environment
 
 
 def measure(config_file: str, copies: int, chunk: int) -> dict[str, float]:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.timing import RESULTS
-from experiments.run_folder import environment
+from experiments.running.run_folder import environment
 
 _IMPORT = """
 import time

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.run_folder import environment
+from experiments.running.run_folder import environment
 
 __all__ = [
     "ALLOCATORS",

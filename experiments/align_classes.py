@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.command_line import leave
-from experiments.program_cache import keep_compiled_programs
-from experiments.run_folder import RunFolder, environment
-from experiments.trained import Trained, load_run
+from experiments.running.command_line import leave
+from experiments.running.program_cache import keep_compiled_programs
+from experiments.running.run_folder import RunFolder, environment
+from experiments.running.trained import Trained, load_run
 from flowjax_inv import metrics
 from flowjax_inv.alignment import align, prototype, residual_degrees
 from flowjax_inv.data import stored

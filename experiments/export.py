@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import evaluate
-from experiments.trained import load_run, read_config
+from experiments.measuring import evaluate
+from experiments.running.trained import load_run, read_config
 from flowjax_inv import export
 
 __all__ = ["export_aligner", "export_run", "main"]

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.command_line import UsageError, leave
+from experiments.running.command_line import UsageError, leave
 from flowjax_inv.report.readme import (
     aligned_table,
     images_table,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from experiments import defaults
-from experiments.command_line import UsageError, leave
+from experiments.running.command_line import UsageError, leave
 from flowjax_inv.report.compare import compare
 from flowjax_inv.report.compare_page import write_comparison
 from flowjax_inv.report.compare_table import markdown

@@ -20,12 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import build
-from experiments.command_line import leave
-from experiments.judging import Probabilities, Seen, behind_gate
-from experiments.program_cache import keep_compiled_programs
-from experiments.run_folder import RunFolder, environment
-from experiments.trained import Trained, load_run
-from experiments.turning import KNOWN, WAYS, Ways, over_batches
+from experiments.measuring.judging import Probabilities, Seen, behind_gate
+from experiments.measuring.turning import KNOWN, WAYS, Ways, over_batches
+from experiments.running.command_line import leave
+from experiments.running.program_cache import keep_compiled_programs
+from experiments.running.run_folder import RunFolder, environment
+from experiments.running.trained import Trained, load_run
 from flowjax_inv import metrics
 from flowjax_inv.data.sets import Split
 from flowjax_inv.data.variants import turned_bicubic

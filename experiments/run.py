@@ -20,14 +20,14 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from experiments import defaults
-from experiments.allocator import keep_freed_memory
 from experiments.assembly import Assembly, assemble
-from experiments.command_line import UsageError, check_arguments, leave, portable
-from experiments.log import Log
-from experiments.measures import Measures
-from experiments.profiling import Profile, steps_of
-from experiments.program_cache import keep_compiled_programs
-from experiments.run_folder import RunFolder, environment
+from experiments.measuring.measures import Measures
+from experiments.running.allocator import keep_freed_memory
+from experiments.running.command_line import UsageError, check_arguments, leave, portable
+from experiments.running.log import Log
+from experiments.running.profiling import Profile, steps_of
+from experiments.running.program_cache import keep_compiled_programs
+from experiments.running.run_folder import RunFolder, environment
 from flowjax_inv import training
 from flowjax_inv.checkpoints import Checkpoints
 from flowjax_inv.report.page import write_report

@@ -25,17 +25,17 @@ from ml_collections import config_flags
 
 from experiments import build, defaults
 from experiments import run as experiment  # its flags --config and --workdir are taken over
-from experiments.allocator import keep_freed_memory
-from experiments.command_line import (
+from experiments.report import compare_runs
+from experiments.running.allocator import keep_freed_memory
+from experiments.running.command_line import (
     UsageError,
     check_arguments,
     leave,
     portable,
     unknown_field,
 )
-from experiments.program_cache import keep_compiled_programs
-from experiments.report import compare_runs
-from experiments.run_folder import RunFolder
+from experiments.running.program_cache import keep_compiled_programs
+from experiments.running.run_folder import RunFolder
 from flowjax_inv.report.formats import setting
 
 __all__ = ["Combination", "combinations", "parse_grid", "sweep"]

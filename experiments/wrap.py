@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import build, defaults, poses
-from experiments.allocator import keep_freed_memory
-from experiments.command_line import leave
-from experiments.judging import CLOSED
-from experiments.program_cache import keep_compiled_programs
+from experiments.measuring.judging import CLOSED
 from experiments.run import train_and_evaluate
-from experiments.run_folder import RunFolder
-from experiments.trained import Trained, load_run
+from experiments.running.allocator import keep_freed_memory
+from experiments.running.command_line import leave
+from experiments.running.program_cache import keep_compiled_programs
+from experiments.running.run_folder import RunFolder
+from experiments.running.trained import Trained, load_run
 from flowjax_inv.data.user_pictures import find_pictures
 from flowjax_inv.data.variants import turned_bicubic
 from flowjax_inv.inference import Wrapped, least_images, wrap

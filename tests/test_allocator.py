@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.allocator import keep_freed_memory
+from experiments.running.allocator import keep_freed_memory
 
 KEPT_AFTER_FREEING = """
 import sys
 import threading
 import numpy as np
-from experiments.allocator import keep_freed_memory
+from experiments.running.allocator import keep_freed_memory
 
 def resident():
     with open("/proc/self/statm") as file:

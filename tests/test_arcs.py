@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments import defaults
-from experiments.densities import Subject, make_arc_shares
+from experiments.measuring.densities import Subject, make_arc_shares
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import build, defaults, evaluate
-from experiments.command_line import UsageError, available_configs, check_arguments
+from experiments import build, defaults
+from experiments.measuring import evaluate
+from experiments.running.command_line import UsageError, available_configs, check_arguments
 from flowjax_inv.data.sets import Split
 from flowjax_inv.data.sprites import mario_iggy as make_set
 from flowjax_inv.objectives import Objective
@@ -22,7 +23,7 @@ CONFIG = "--config=experiments/mario_iggy.py"
 def _read_in_sources() -> set[str]:
     """Every config.a.b, section.b, ... that experiments/ reads as an attribute."""
     names = set()
-    for path in (ROOT / "experiments").glob("*.py"):
+    for path in (ROOT / "experiments").rglob("*.py"):
         if path.name in ("defaults.py",) or "\ndef get_config(" in path.read_text():
             continue
         for node in ast.walk(ast.parse(path.read_text())):

@@ -13,7 +13,7 @@ import pytest
 
 import flowjax_inv
 from experiments import publish
-from experiments.command_line import UsageError
+from experiments.running.command_line import UsageError
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

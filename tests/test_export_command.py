@@ -9,8 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import evaluate, mario_iggy
+from experiments import mario_iggy
 from experiments.export import export_run, main
+from experiments.measuring import evaluate
 from experiments.run import train_and_evaluate
 from flowjax_inv import export
 

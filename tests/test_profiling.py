@@ -12,9 +12,9 @@ import orbax.checkpoint as ocp
 import pytest
 
 from experiments import mario_iggy
-from experiments.profiling import Profile, divided, operations_of, part_of, steps_of
 from experiments.run import train_and_evaluate
-from experiments.run_folder import RunFolder
+from experiments.running.profiling import Profile, divided, operations_of, part_of, steps_of
+from experiments.running.run_folder import RunFolder
 
 PARTS = ("embedding", "density", "warp", "classifier", "optimizer")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 COMPILE = """
 import jax
-from experiments.program_cache import keep_compiled_programs
+from experiments.running.program_cache import keep_compiled_programs
 keep_compiled_programs()
 print(jax.config.jax_compilation_cache_dir)
 jax.jit(lambda x: x + 1)(1.0)

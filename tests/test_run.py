@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from experiments import defaults, mario_iggy
-from experiments.command_line import portable
 from experiments.run import train_and_evaluate
-from experiments.run_folder import RunFolder
+from experiments.running.command_line import portable
+from experiments.running.run_folder import RunFolder
 from flowjax_inv.checkpoints import Checkpoints
 from flowjax_inv.data import stored
 from flowjax_inv.data.sets import DataSet, Split

@@ -12,8 +12,8 @@ import pytest
 from experiments import defaults, mario_iggy
 from experiments import run as experiment
 from experiments import sweep as sweeps
-from experiments.command_line import UsageError
-from experiments.run_folder import RunFolder
+from experiments.running.command_line import UsageError
+from experiments.running.run_folder import RunFolder
 from experiments.sweep import combinations, parse_grid, sweep
 
 ROOT = Path(__file__).parents[1]

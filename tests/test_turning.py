@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from poses import blobs, pose
 
-from experiments import poses, robustness, turning
+from experiments import poses, robustness
+from experiments.measuring import turning
 from experiments.run import train_and_evaluate
 from flowjax_inv.data import stored
 from flowjax_inv.data.sets import DataSet, Split

@@ -1,7 +1,7 @@
 """What a step minimises: of the originals (burn-in), of their poses, or of sampled views.
 
 Named scopes mark the parts of the step; they change no value, and a trace of a run is read by them
-(experiments/profiling.py).
+(experiments/running/profiling.py).
 """
 
 import dataclasses

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.densities import Subject
+from experiments.measuring.densities import Subject
 from flowjax_inv import metrics
 from flowjax_inv.inference import make_mean_shift
 from flowjax_inv.training import Stream

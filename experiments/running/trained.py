@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from experiments import build, defaults
-from experiments.run_folder import RunFolder
+from experiments.running.run_folder import RunFolder
 from flowjax_inv import training
 from flowjax_inv.checkpoints import Checkpoints
 from flowjax_inv.data.pixels import Normalization

@@ -29,8 +29,8 @@ class UsageError(Exception):
 
 
 def available_configs() -> list[str]:
-    """Return the paths of the experiment files beside this one."""
-    folder = Path(__file__).parent
+    """Return the paths of the experiment files, as typed from above their folder."""
+    folder = Path(__file__).parents[1]
     return sorted(
         f"{folder.name}/{path.name}"
         for path in folder.glob("*.py")

@@ -5,8 +5,8 @@ import math
 import jax
 
 from experiments.assembly import Assembly
-from experiments.progress import Progress
-from experiments.run_folder import RunFolder
+from experiments.running.progress import Progress
+from experiments.running.run_folder import RunFolder
 
 __all__ = ["Log"]
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.densities import Subject, verdict
+from experiments.measuring.densities import Subject, verdict
 from flowjax_inv import metrics
 from flowjax_inv.data.sprites import load_sprites, turned
 from flowjax_inv.training import Stream, edge_share

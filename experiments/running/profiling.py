@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import jax
 
-from experiments.run_folder import RunFolder
+from experiments.running.run_folder import RunFolder
 
 __all__ = ["Profile", "divided", "operations_of", "part_of", "steps_of"]
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.trained import Trained
+from experiments.running.trained import Trained
 from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.inference import (
     average_views,

@@ -1,0 +1,1 @@
+"""What is measured of a trained run: its predictions, its densities, turned images."""
