@@ -11,7 +11,7 @@ figures/robustness_*.png to WORKDIR, and changes nothing else there.
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from experiments import build
 from experiments.measuring.judging import Probabilities, Seen, behind_gate
-from experiments.measuring.turning import KNOWN, WAYS, Ways, over_batches
+from experiments.measuring.turning import KNOWN, SHIFTS, WAYS, Ways, over_batches
 from experiments.running.command_line import leave
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder, environment
@@ -88,40 +88,27 @@ def measure(
             f"{workdir} tells poses apart ({run.config.data.name}, {run.config.objective.loss}): a "
             "turned picture is another thing there; give a run whose classes do not turn."
         )
-    test, held_out = _evenly(data.test, images), _held_out(run, 5 * images)
-    ways = Ways(run, jax.random.fold_in(jax.random.key(run.config.seed), Stream.ROBUSTNESS))
-    mean = run.normalization.mean
-    rng = np.random.default_rng(run.config.seed)
-    anyhow = rng.uniform(-turn_degrees, turn_degrees, len(test))
-
-    shifts, rest = {}, "to rest"
+    test = _evenly(data.test, images)
     has_density = run.distribution.has_density
-    if held_out is not None and has_density:
+    held_out = _held_out(run, 5 * images) if has_density else None
+    if held_out is not None:
         # Refuse now what the gates would refuse at the end.
         nothing = np.zeros(len(held_out))
         fit_gate(nothing, nothing > 0, max_clean_loss=max_clean_loss, confidence=confidence)
+    ways = Ways(run, jax.random.fold_in(jax.random.key(run.config.seed), Stream.ROBUSTNESS))
+    rng = np.random.default_rng(run.config.seed)
+    anyhow = rng.uniform(-turn_degrees, turn_degrees, len(test))
+    shifts = {}
+    if held_out is not None:
         some = _evenly(held_out, min(500, images))
         by = rng.uniform(-180.0, 180.0, len(some))
-        shifts = ways.validated(turned_bicubic(some.images, by, mean), some.labels)
-        rest = max((name for name in shifts if "rest" in name), key=lambda name: shifts[name])
-    degrees = np.linspace(-180.0, 180.0, angles, endpoint=False)
+        turned = turned_bicubic(some.images, by, run.normalization.mean)
+        shifts = ways.validated(turned, some.labels)
+    at_rest = [name for name in SHIFTS if "rest" in name]
+    rest = max(at_rest, key=lambda name: shifts.get(name, 0.0))
     everything = ways.make(rest)
-    can_turn = has_density and "rotation" in run.transform.names
-    known = ways.make_known() if can_turn else None
-
-    def turned_by(by: Any) -> Probabilities:
-        """Predict test images turned by one angle, or each by its own."""
-        pictures = turned_bicubic(test.images, by, mean)
-        return everything(pictures) | ({KNOWN: known(pictures, by)} if known else {})
-
-    seen = Seen(
-        labels=test.labels,
-        classes=len(data.class_names),
-        degrees=degrees.tolist(),
-        at=[turned_by(d) for d in degrees],
-        anyhow=turned_by(anyhow),
-    )
-    names = [name for name in WAYS if name in seen.upright]
+    degrees = np.linspace(-180.0, 180.0, angles, endpoint=False)
+    seen = _seen(run, ways, everything, test, degrees, anyhow, classes=len(data.class_names))
     found: dict[str, Any] = {
         "images": len(test),
         "held_out_images": 0 if held_out is None else len(held_out),
@@ -135,33 +122,76 @@ def measure(
         "max_clean_loss": max_clean_loss,
         "confidence": confidence,
         "environment": environment(),
-        "ways": {name: seen.record(name) for name in names},
+        "ways": {name: seen.record(name) for name in WAYS if name in seen.upright},
         "gates": {},
         "curve": [],
         "class_sizes": np.bincount(data.train.labels, minlength=seen.classes).tolist(),
     }
     if has_density:
-        scores = np.concatenate([seen.upright["evidence"], seen.anyhow["evidence"]])
-        off = np.repeat([False, True], len(test))
-        found["auroc"] = float(metrics.auroc(jnp.asarray(scores), jnp.asarray(off)))
-        found["adaptive"] = _adaptive(run, turned_bicubic(test.images, anyhow, mean), test.labels)
-        found["bound"] = _bound(run, _evenly(test, _BOUND_IMAGES).images)
-    if has_density and held_out is not None:
-        clean = everything(held_out.images)
-        behind = {
-            name: functools.partial(behind_gate, seen, name, clean, confidence)
-            for name in names[1:]
-            if name in clean
-        }
-        possible = [loss for loss in LOSSES if len(held_out) >= least_images(loss, confidence)]
-        found["gates"] = {name: gated(max_clean_loss) for name, gated in behind.items()}
-        found["curve"] = [
+        found |= _of_density(run, seen, test, anyhow)
+    if held_out is not None:
+        found |= _of_gates(seen, everything(held_out.images), confidence, max_clean_loss)
+    RunFolder(workdir).write_json("robustness.json", found)
+    return found
+
+
+def _seen(
+    run: Trained,
+    ways: Ways,
+    everything: Callable[[np.ndarray], Probabilities],
+    test: Split,
+    degrees: np.ndarray,
+    anyhow: np.ndarray,
+    *,
+    classes: int,
+) -> Seen:
+    """Predict test images turned by every angle, and each by its own, in every way there is."""
+    can_turn = run.distribution.has_density and "rotation" in run.transform.names
+    known = ways.make_known() if can_turn else None
+
+    def turned_by(by: Any) -> Probabilities:
+        pictures = turned_bicubic(test.images, by, run.normalization.mean)
+        return everything(pictures) | ({KNOWN: known(pictures, by)} if known else {})
+
+    return Seen(
+        labels=test.labels,
+        classes=classes,
+        degrees=degrees.tolist(),
+        at=[turned_by(angle) for angle in degrees],
+        anyhow=turned_by(anyhow),
+    )
+
+
+def _of_density(run: Trained, seen: Seen, test: Split, anyhow: np.ndarray) -> dict[str, Any]:
+    """Return what the density itself shows: turned or not, samples needed, the bound."""
+    scores = np.concatenate([seen.upright["evidence"], seen.anyhow["evidence"]])
+    off = np.repeat([False, True], len(test))
+    turned = turned_bicubic(test.images, anyhow, run.normalization.mean)
+    return {
+        "auroc": float(metrics.auroc(jnp.asarray(scores), jnp.asarray(off))),
+        "adaptive": _adaptive(run, turned, test.labels),
+        "bound": _bound(run, _evenly(test, _BOUND_IMAGES).images),
+    }
+
+
+def _of_gates(
+    seen: Seen, clean: Probabilities, confidence: float, max_clean_loss: float
+) -> dict[str, Any]:
+    """Return every way behind the gate that `clean` predictions allow, and what others promise."""
+    behind = {
+        name: functools.partial(behind_gate, seen, name, clean, confidence)
+        for name in WAYS
+        if name != "plain" and name in clean
+    }
+    possible = [loss for loss in LOSSES if len(clean["plain"]) >= least_images(loss, confidence)]
+    return {
+        "gates": {name: gated(max_clean_loss) for name, gated in behind.items()},
+        "curve": [
             {"way": name} | {key: entry[key] for key in _OF_CURVE}
             for name, gated in behind.items()
             for entry in map(gated, possible)
-        ]
-    RunFolder(workdir).write_json("robustness.json", found)
-    return found
+        ],
+    }
 
 
 def _adaptive(run: Trained, images: np.ndarray, labels: np.ndarray) -> dict[str, float]:
