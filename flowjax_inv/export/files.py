@@ -102,7 +102,26 @@ def write(
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(variables)
     }
-    structure = jax.tree.structure(variables)
+    exported = _exported(function, weights, jax.tree.structure(variables), image_shape)
+    files = {PROGRAM: bytes(exported.serialize()), WEIGHTS: tensors.save(weights)}
+    card = {
+        **about,
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        **_described(exported, image_shape, outputs),
+    }
+    files[CARD] = (json.dumps(card, indent=2, allow_nan=False) + "\n").encode()
+    _write_folder(folder, files)
+    return folder
+
+
+def _exported(
+    function: Callable[[Any, jax.Array, jax.Array], dict[str, jax.Array]],
+    weights: dict[str, np.ndarray],
+    structure: Any,
+    image_shape: Sequence[int],
+) -> jax_export.Exported:
+    """Lower the function of weights by name, images and key data, for any number of images."""
+    names = list(weights)
 
     def flat(
         weights: dict[str, jax.Array], images: jax.Array, key: jax.Array
@@ -115,19 +134,21 @@ def write(
             jax.random.wrap_key_data(key, impl=_KEY),
         )
 
-    names = list(weights)
     (batch,) = jax_export.symbolic_shape("N")
     with _without_places():
-        exported = jax_export.export(jax.jit(flat), platforms=PLATFORMS)(
+        return jax_export.export(jax.jit(flat), platforms=PLATFORMS)(
             {n: jax.ShapeDtypeStruct(w.shape, w.dtype) for n, w in weights.items()},
             jax.ShapeDtypeStruct((batch, *image_shape), jnp.uint8),
             jax.ShapeDtypeStruct((2,), jnp.uint32),
         )
-    files = {PROGRAM: bytes(exported.serialize()), WEIGHTS: tensors.save(weights)}
+
+
+def _described(
+    exported: jax_export.Exported, image_shape: Sequence[int], outputs: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the part of the card that says how the program is called."""
     made = jax.tree.unflatten(exported.out_tree, exported.out_avals)
-    card = {
-        **about,
-        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+    return {
         "platforms": list(exported.platforms),
         "calling_convention_version": exported.calling_convention_version,
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
@@ -153,9 +174,6 @@ def write(
             for name, text in outputs.items()
         },
     }
-    files[CARD] = (json.dumps(card, indent=2, allow_nan=False) + "\n").encode()
-    _write_folder(folder, files)
-    return folder
 
 
 def load(folder: str | Path) -> Program:
