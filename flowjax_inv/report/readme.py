@@ -215,7 +215,10 @@ def _divergences(by_class: Sequence[float | None], sizes: Sequence[int]) -> dict
 
 
 def aligned_table(root: Path) -> str:
-    """Make the table of what `experiments.align_classes` found, one row per NAME and file.
+    """Make the table of what `experiments.align_classes` found, for every NAME and file.
+
+    Where images were turned by different angles, a row of what is left of them; always one of the
+    deviation per pixel, turned and aligned.
 
     Args:
         root: the folder of `NAME/SEED/alignment_*.json`, normally `docs/results`.
@@ -227,23 +230,23 @@ def aligned_table(root: Path) -> str:
     kept = {(name, file): seeds for file in files for name, seeds in _by_name(root, file).items()}
     names = [row["class"] for seeds in kept.values() for row in seeds[0]["classes"]]
     names = list(dict.fromkeys(names))
-    heads = ["run", "seeds", "turned by", *names]
-    lines = [markdown_line(heads), "|---|" + "---:|" * (len(heads) - 1)]
+    heads = ["run", "seeds", "turned by", "what", *names]
+    lines = [markdown_line(heads), "|---|" + "---:|" * 2 + "---|" + "---:|" * len(names)]
     for (name, _), seeds in sorted(kept.items()):
         first = seeds[0]
         by = f"{'' if first['alike'] else '±'}{first['degrees']:g}°"
-        cells = [name, str(len(seeds)), by]
-        for label in names:
-            rows = [row for seed in seeds for row in seed["classes"] if row["class"] == label]
-            if first["alike"]:
-                cells.append(
-                    " → ".join(
-                        spread(rows, f"deviation_{kind}", 1.0, 3) for kind in ("turned", "aligned")
-                    )
-                )
-            else:
-                cells.append(spread(rows, "spread_after_degrees", 1.0, 1))
-        lines.append(markdown_line(cells))
+        by_class = [
+            [row for seed in seeds for row in seed["classes"] if row["class"] == label]
+            for label in names
+        ]
+        left = [spread(rows, "spread_after_degrees", 1.0, 1) for rows in by_class]
+        deviation = [
+            " → ".join(spread(rows, f"deviation_{kind}", 1.0, 3) for kind in ("turned", "aligned"))
+            for rows in by_class
+        ]
+        if not first["alike"]:
+            lines.append(markdown_line([name, str(len(seeds)), by, "left (°)", *left]))
+        lines.append(markdown_line([name, str(len(seeds)), by, "deviation", *deviation]))
     return "\n".join(lines) if kept else ""
 
 
