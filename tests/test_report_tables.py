@@ -368,9 +368,9 @@ def test_turned_and_aligned_tables(tmp_path: Path) -> None:
         aligned = {"classes": rows, "alike": alike, "degrees": 45.0}
         (place / f"alignment_{name}.json").write_text(json.dumps(aligned))
         by = "45°" if alike else "±45°"
-        expected = [f"| poses | 1 | {by} | deviation | 0.200 → 0.100 |"]
+        expected = [f"| poses | 1 | {by} | deviation per pixel | 0.200 → 0.100 |"]
         if not alike:  # what is left of one and the same turn says nothing
-            expected.insert(0, f"| poses | 1 | {by} | left (°) | 8.0 |")
+            expected.insert(0, f"| poses | 1 | {by} | turns left (°) | 8.0 |")
         assert readme.aligned_table(tmp_path).split("\n")[2:] == expected
         (place / f"alignment_{name}.json").unlink()
     plain, averaged = readme.turned_table(tmp_path).split("\n")[2:]

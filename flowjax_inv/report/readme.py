@@ -245,8 +245,8 @@ def aligned_table(root: Path) -> str:
             for rows in by_class
         ]
         if not first["alike"]:
-            lines.append(markdown_line([name, str(len(seeds)), by, "left (°)", *left]))
-        lines.append(markdown_line([name, str(len(seeds)), by, "deviation", *deviation]))
+            lines.append(markdown_line([name, str(len(seeds)), by, "turns left (°)", *left]))
+        lines.append(markdown_line([name, str(len(seeds)), by, "deviation per pixel", *deviation]))
     return "\n".join(lines) if kept else ""
 
 
