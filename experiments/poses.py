@@ -25,7 +25,8 @@ def get_config(variant: str = "") -> defaults.Config:
     # finds them less strange: of 2,500 held-out images, turned back from 45 degrees by the known
     # angle, 0.70 are right, filled with the mean 0.63.
     config.transform.padding = "border"
-    config.data.choice, config.data.train_size = "first", 45_000
+    # This recipe, and the gate's score, were chosen on the last 5,000: the gate is fitted on others.
+    config.data.choice, config.data.train_size = "random", 45_000
     config.objective.pose_likelihood = True
     # Mirrored images are upright as well: twice as many for a density that learns them by heart.
     config.data.mirror = config.embedding.mirrored = True
@@ -53,7 +54,7 @@ def get_config(variant: str = "") -> defaults.Config:
         config.data.mirror = config.embedding.mirrored = False
         config.transform.padding, density.weight_decay = "zeros", 1e-4
     if variant == "mnist":
-        config.data.train_size = 55_000
+        config.data.choice, config.data.train_size = "first", 55_000
         config.objective.burn_in_epochs, config.train.epochs = 4, 10
     if variant == "digits":
         config.data.name, config.data.choice = "printed_digits", "first"

@@ -245,13 +245,14 @@ def _evenly(split: Split, count: int) -> Split:
 def _held_out(run: Trained, count: int) -> Split | None:
     """Return training images, at most `count`, that the run left out; None if there are none."""
     config = run.config.copy_and_resolve_references()
-    if config.data.choice != "first" or not config.data.train_size:
+    trained = config.data.train_size
+    if not trained:
         return None
     config.data.train_size, config.data.repeats = 0, 1  # repeats would put trained ones behind
+    if config.data.choice == "random":  # all of them, in the order that the run took the first of
+        config.data.train_size = len(build.data_set(config).train)
     whole = build.data_set(config).train
-    rest = Split(
-        whole.images[run.config.data.train_size :], whole.labels[run.config.data.train_size :]
-    )
+    rest = Split(whole.images[trained:], whole.labels[trained:])
     return _evenly(rest, count) if len(rest) else None
 
 
