@@ -41,6 +41,7 @@ __all__ = [
     "data_set",
     "distribution",
     "feed",
+    "left_out",
     "network",
     "normalization",
     "objective",
@@ -357,6 +358,19 @@ def data_set(config: Config) -> DataSet:
     if section.centre_crop:
         data = variants.centre_cropped(data, section.centre_crop)
     return data
+
+
+def left_out(config: Config) -> Split:
+    """Return the train images that `data_set` gives but for `config.data.train_size`."""
+    config, trained = config.copy_and_resolve_references(), config.data.train_size
+    if not trained or config.data.name in SETS:
+        nothing = np.zeros(0, np.int32)
+        return Split(nothing, nothing)
+    config.data.train_size, config.data.repeats = 0, 1  # repeats would put trained ones behind
+    if config.data.choice == "random":  # all of them, in the order of which the first were taken
+        config.data.train_size = len(data_set(config).train)
+    whole = data_set(config).train
+    return Split(whole.images[trained:], whole.labels[trained:])
 
 
 def targets(config: Config, split: Split) -> np.ndarray:

@@ -25,7 +25,7 @@ def get_config(variant: str = "") -> defaults.Config:
     # finds them less strange: of 2,500 held-out images, turned back from 45 degrees by the known
     # angle, 0.70 are right, filled with the mean 0.63.
     config.transform.padding = "border"
-    # This recipe, and the gate's score, were chosen on the last 5,000: the gate is fitted on others.
+    # The recipe and the gate's score were chosen on the last 5,000; these are random ones.
     config.data.choice, config.data.train_size = "random", 45_000
     config.objective.pose_likelihood = True
     # Mirrored images are upright as well: twice as many for a density that learns them by heart.

@@ -54,6 +54,7 @@ def measure(
     images: int = 500,
     angles: int = 16,
     turn_degrees: float = 180.0,
+    checked_images: int = 0,
     data_dir: str = "",
     max_clean_loss: float = 0.01,
     confidence: float = 0.95,
@@ -65,6 +66,7 @@ def measure(
         images: test images, evenly from the split; five times as many held-out ones fit the gate.
         angles: round the circle, a multiple of 8.
         turn_degrees: half-range of the one turn per image by which divergences are measured.
+        checked_images: test images that promises are checked on, upright; 0: those that are turned.
         data_dir: where the prepared sets are; empty as for a run.
         max_clean_loss, confidence: of the gate, see `inference.wrap`.
 
@@ -75,10 +77,11 @@ def measure(
         ValueError: if there is no such run or set, its classes are poses, numbers are out of
             range, or too few images were held out for the gate that is asked for.
     """
-    if angles < 8 or angles % 8 or images < 1 or not 0 < turn_degrees <= 180:
+    if angles < 8 or angles % 8 or images < 1 or checked_images < 0 or not 0 < turn_degrees <= 180:
         raise ValueError(
-            f"angles={angles}, images={images}, turn_degrees={turn_degrees}; want a multiple of 8, "
-            "at least 1 image, and a half-range above 0 up to 180."
+            f"angles={angles}, images={images}, checked_images={checked_images}, "
+            f"turn_degrees={turn_degrees}; want a multiple of 8, at least 1 image, 0 or more, and "
+            "a half-range above 0 up to 180."
         )
     run = load_run(workdir)
     run.config.data.dir = data_dir
@@ -90,7 +93,8 @@ def measure(
         )
     test = _evenly(data.test, images)
     has_density = run.distribution.has_density
-    held_out = _held_out(run, 5 * images) if has_density else None
+    left_out = build.left_out(run.config)
+    held_out = _evenly(left_out, 5 * images) if has_density and len(left_out) else None
     if held_out is not None:
         # Refuse now what the gates would refuse at the end.
         nothing = np.zeros(len(held_out))
@@ -130,7 +134,14 @@ def measure(
     if has_density:
         found |= _of_density(run, seen, test, anyhow)
     if held_out is not None:
-        found |= _of_gates(seen, everything(held_out.images), confidence, max_clean_loss)
+        checked = _evenly(data.test, checked_images).images if checked_images else None
+        found |= {"checked_images": len(test) if checked is None else len(checked)} | _of_gates(
+            seen,
+            everything(held_out.images),
+            seen.upright if checked is None else everything(checked),
+            confidence,
+            max_clean_loss,
+        )
     RunFolder(workdir).write_json("robustness.json", found)
     return found
 
@@ -175,11 +186,15 @@ def _of_density(run: Trained, seen: Seen, test: Split, anyhow: np.ndarray) -> di
 
 
 def _of_gates(
-    seen: Seen, clean: Probabilities, confidence: float, max_clean_loss: float
+    seen: Seen,
+    clean: Probabilities,
+    checked: Probabilities,
+    confidence: float,
+    max_clean_loss: float,
 ) -> dict[str, Any]:
     """Return every way behind the gate that `clean` predictions allow, and what others promise."""
     behind = {
-        name: functools.partial(behind_gate, seen, name, clean, confidence)
+        name: functools.partial(behind_gate, seen, name, clean, checked, confidence)
         for name in WAYS
         if name != "plain" and name in clean
     }
@@ -242,20 +257,6 @@ def _evenly(split: Split, count: int) -> Split:
     return Split(split.images[index], split.labels[index])
 
 
-def _held_out(run: Trained, count: int) -> Split | None:
-    """Return training images, at most `count`, that the run left out; None if there are none."""
-    config = run.config.copy_and_resolve_references()
-    trained = config.data.train_size
-    if not trained:
-        return None
-    config.data.train_size, config.data.repeats = 0, 1  # repeats would put trained ones behind
-    if config.data.choice == "random":  # all of them, in the order that the run took the first of
-        config.data.train_size = len(build.data_set(config).train)
-    whole = build.data_set(config).train
-    rest = Split(whole.images[trained:], whole.labels[trained:])
-    return _evenly(rest, count) if len(rest) else None
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure one run; return the exit status."""
     parser = argparse.ArgumentParser(
@@ -268,6 +269,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--angles", type=int, default=16, help="round the circle; 8, 16, 24 ...")
     parser.add_argument(
         "--turn_degrees", type=float, default=180.0, help="half-range for the divergences"
+    )
+    parser.add_argument(
+        "--checked_images", type=int, default=0, help="that promises are checked on; 0: the same"
     )
     parser.add_argument("--data_dir", default="", help="of prepared sets")
     parser.add_argument("--max_clean_loss", type=float, default=0.01, help="that the gate promises")

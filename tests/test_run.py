@@ -100,13 +100,36 @@ def test_another_config_is_refused_and_named(finished: Path) -> None:
         train_and_evaluate(smoke(seed=5), finished)
 
 
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch):
+    """A run that Ctrl-C stops at its eighth step; it is not evaluated, which takes longest."""
+    append = RunFolder.append_metrics
+
+    def until_the_eighth(self: RunFolder, line: dict) -> None:
+        append(self, line)
+        if line["step"] >= 8:
+            raise KeyboardInterrupt
+
+    def train(config: defaults.Config, workdir: Path) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(RunFolder, "append_metrics", until_the_eighth)
+            with pytest.raises(KeyboardInterrupt):
+                train_and_evaluate(config, workdir)
+
+    return train
+
+
 @pytest.mark.slow
-def test_a_run_is_a_function_of_its_seed(finished: Path, tmp_path: Path) -> None:
-    train_and_evaluate(smoke(), tmp_path / "again")
-    train_and_evaluate(smoke(seed=1), tmp_path / "other")
-    texts = [(p / "metrics.jsonl").read_text() for p in (finished, tmp_path / "again")]
-    assert texts[0] == texts[1]
-    assert (tmp_path / "other" / "metrics.jsonl").read_text() != texts[0]
+def test_a_run_is_a_function_of_its_seed(finished: Path, tmp_path: Path, interrupted) -> None:
+    interrupted(smoke(), tmp_path / "again")
+    interrupted(smoke(seed=1), tmp_path / "other")
+    first, again, other = (
+        (folder / "metrics.jsonl").read_text().splitlines()[:2]
+        for folder in (finished, tmp_path / "again", tmp_path / "other")
+    )
+    assert len(again) == 2
+    assert again == first
+    assert other != first
 
 
 VARIANTS = {
@@ -188,6 +211,7 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
     data = DataSet(split(each), split(10), names, note="noise")
     monkeypatch.setattr(stored, "load", lambda *_, **__: data)
     config = importlib.import_module(f"experiments.{name}").get_config("smoke")
+    config.data.train_size = 32  # four steps: these networks are slow here
     if name not in ("mnist", "cifar10"):  # the second rule compiles the networks once more
         config.evaluation.rules = config.evaluation.rules[:1]
     results = train_and_evaluate(config, tmp_path / name)
@@ -225,23 +249,13 @@ def _losses(workdir: Path) -> list[float]:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_by_other_devices(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_run_goes_on_by_other_devices(tmp_path: Path, interrupted, capsys) -> None:
     """Stopped on four devices, continued on two by pmap: equal within rounding, and it says so."""
     stopped = tmp_path / "stopped"
-    append = RunFolder.append_metrics
-
-    def interrupted(self: RunFolder, line: dict) -> None:
-        append(self, line)
-        if line["step"] >= 8:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "append_metrics", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            train_and_evaluate(smoke(num_devices=4), stopped)
+    interrupted(smoke(num_devices=4), stopped)
     one = _losses(stopped)
     capsys.readouterr()
-    train_and_evaluate(smoke(num_devices=2, parallel="pmap"), stopped)
+    interrupted(smoke(num_devices=2, parallel="pmap"), stopped)
     said = capsys.readouterr().out
     assert "of 16, on 2 devices after 4: equal, but not bit for bit" in said
     # Continued from step 5; rounding drifts apart under Adam, so only what follows soon is equal.

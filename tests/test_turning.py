@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from poses import blobs, pose
 
-from experiments import poses, robustness
+from experiments import build, poses, robustness
 from experiments.measuring import turning
 from experiments.run import train_and_evaluate
 from flowjax_inv.data import stored
@@ -28,6 +28,17 @@ def _set() -> DataSet:
     images[labels == 0, :8] += 150
     images[labels == 1, :, :8] += 150
     return DataSet(Split(images[:94], labels[:94]), Split(images[94:], labels[94:]), ("a", "b"))
+
+
+@pytest.mark.parametrize("choice", ["first", "random"])
+def test_what_was_trained_on_is_not_held_out(choice, monkeypatch) -> None:
+    monkeypatch.setattr(stored, "load", lambda *_, **__: _set())
+    config = poses.get_config("smoke")
+    config.data.choice, config.data.train_size, config.data.repeats = choice, 64, 3
+    parts = [build.data_set(config).train, build.left_out(config)]
+    trained, rest = ({image.tobytes() for image in part.images} for part in parts)
+    assert (len(parts[0]), len(trained), len(rest)) == (192, 64, 30)
+    assert not trained & rest
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +60,10 @@ def test_a_run_is_turned_round(finished: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(turning, "_BATCH", 16)
     before = (finished / "results.json").read_bytes()
     arguments = [f"--workdir={finished}", "--images=16", "--angles=8", "--max_clean_loss=0.3"]
-    assert robustness.main(arguments) == 0
+    assert robustness.main([*arguments, "--checked_images=24"]) == 0
     found = json.loads((finished / "robustness.json").read_text())
     assert found["held_out_images"] == 30  # 94 but 64
+    assert found["checked_images"] == 24
     for name, way in found["ways"].items():
         assert len(way["accuracy"]) == 8
         assert 0 <= way["c8_accuracy"] <= 1, name
@@ -94,7 +106,7 @@ def test_a_known_turn_is_undone(monkeypatch) -> None:
 def test_refusals(finished: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(stored, "load", lambda *_, **__: _set())
     for more, words in (
-        (["--angles=9"], "angles=9, images=500, turn_degrees=180.0; want a multiple of 8, at"),
+        (["--angles=9"], "angles=9, images=500, checked_images=0, turn_degrees=180.0; want a"),
         (["--max_clean_loss=0.01"], "30 calibration images cannot show a loss of at most 0.01"),
         (["--workdir=nowhere"], "nowhere has no config.json; give the folder of a finished run."),
     ):

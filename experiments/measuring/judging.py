@@ -49,10 +49,7 @@ class Seen:
         """Judge one way at every angle; behind a gate, only what scores above it is acted on."""
 
         def gated(found: Probabilities) -> np.ndarray:
-            if gate is None:
-                return found[name]
-            acts = gate_score(found["evidence"], found[name], found["plain"]) > gate
-            return np.where(acts[:, None], found[name], found["plain"])
+            return found[name] if gate is None else _gated(found, name, gate)
 
         upright = gated(self.upright)
         sweep = judged(np.stack([gated(found) for found in self.at]), self.labels, self.degrees)
@@ -60,24 +57,46 @@ class Seen:
             jnp.asarray(upright), jnp.asarray(gated(self.anyhow)), jnp.asarray(self.labels),
             self.classes,
         )  # fmt: skip
-        changed = np.argmax(upright, -1) != np.argmax(self.upright["plain"], -1)
         return {
             "accuracy": sweep.accuracy.tolist(),
             "negative_log_likelihood": sweep.negative_log_likelihood.tolist(),
             "calibration_error": sweep.calibration_error.tolist(),
             "upright_accuracy": float(sweep.accuracy[self._upright]),
             "c8_accuracy": c8_average(sweep),
-            "clean_change": float(np.mean(changed)),
+            "clean_change": _changed(upright, self.upright["plain"]),
             "divergence": [float(x) if np.isfinite(x) else None for x in divergence],
         }
 
 
+def _gated(found: Probabilities, name: str, gate: float) -> np.ndarray:
+    acts = gate_score(found["evidence"], found[name], found["plain"]) > gate
+    return np.where(acts[:, None], found[name], found["plain"])
+
+
+def _changed(probabilities: np.ndarray, plain: np.ndarray) -> float:
+    return float(np.mean(np.argmax(probabilities, -1) != np.argmax(plain, -1)))
+
+
 def behind_gate(
-    seen: Seen, name: str, clean: Probabilities, confidence: float, max_clean_loss: float
+    seen: Seen,
+    name: str,
+    clean: Probabilities,
+    checked: Probabilities,
+    confidence: float,
+    max_clean_loss: float,
 ) -> dict[str, Any]:
-    """Judge one way behind the gate that held-out upright images (`clean`) set for a promise."""
+    """Judge one way behind the gate that held-out upright images (`clean`) set for a promise.
+
+    Whether it is kept, `clean_change`, is seen on the upright test images `checked`.
+    """
     changes = clean[name].argmax(-1) != clean["plain"].argmax(-1)
     score = gate_score(clean["evidence"], clean[name], clean["plain"])
     contract = fit_gate(score, changes, max_clean_loss=max_clean_loss, confidence=confidence)
-    stated = dataclasses.asdict(contract) | seen.record(name, contract.gate)
-    return stated | {"gate": min(contract.gate, CLOSED)}  # JSON has no infinity
+    return (
+        dataclasses.asdict(contract)
+        | seen.record(name, contract.gate)
+        | {
+            "gate": min(contract.gate, CLOSED),  # JSON has no infinity
+            "clean_change": _changed(_gated(checked, name, contract.gate), checked["plain"]),
+        }
+    )

@@ -223,7 +223,8 @@ def _facts(found: Mapping[str, Any]) -> list[str]:
         facts.append(
             f"Gates were fitted on {found['held_out_images']} upright training images that the run "
             f"left out: with confidence {as_percent(found['confidence'], 0)} no more than the "
-            "promised share of upright predictions changes."
+            "promised share of upright predictions changes. What changes was counted on "
+            f"{found['checked_images']} upright test images."
         )
     elif "auroc" in found:
         facts.append("No gate: the run left no training images out (data.train_size).")
