@@ -41,6 +41,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_a_folder_is_straightened(folder: Path, capsys) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     out = folder.parent / "out"

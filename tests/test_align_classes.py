@@ -36,6 +36,7 @@ def _set(monkeypatch) -> None:
     monkeypatch.setattr(program, "load_run", lambda workdir: _trained())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alike", [False, True])
 def test_classes_are_aligned(alike, tmp_path: Path, capsys) -> None:
     arguments = [f"--workdir={tmp_path}", "--data=mine", "--step_size=0.5", "--steps=20"]

@@ -56,6 +56,7 @@ def test_inverse_undoes_forward(name: str) -> None:
     assert np.abs(np.asarray(y - POINTS)).max() > 1e-3, "the identity proves nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BIJECTIONS)
 def test_log_determinant_is_the_jacobians(name: str) -> None:
     bijection = BIJECTIONS[name]()

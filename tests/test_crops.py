@@ -48,6 +48,7 @@ def at_64() -> Any:
     return InstaAugLRP(dim=4).init(jax.random.key(0), PICTURE)
 
 
+@pytest.mark.slow
 def test_321_crops_by_as_many_parameters_as_the_code(at_64: Any) -> None:
     assert sum(leaf.size for leaf in jax.tree.leaves(at_64["params"])) == 21_881
     density: Any = InstaAugLRP(dim=4).apply(at_64, PICTURE)
@@ -111,6 +112,7 @@ def test_a_dot_under_a_unit_is_the_centre_of_its_crop(
     np.testing.assert_allclose(at, [row, column], atol=1.0)
 
 
+@pytest.mark.slow
 def test_pictures_that_are_not_square_and_odd_sides() -> None:
     module = InstaAugLRP(dim=4, levels=(1, 2, -1), min_size=0.2)
     density = fresh(module, jnp.zeros((2, 50, 36, 1)))
@@ -166,6 +168,7 @@ def test_closed_form_entropy_is_the_sampled_one() -> None:
     assert float(lrp().regularizer(density, jnp.zeros((1, 3)))) == pytest.approx(-exact.mean())
 
 
+@pytest.mark.slow
 def test_a_key_per_row_is_that_rows_alone() -> None:
     chosen, keys, order = (
         case("", lrp()),
@@ -236,6 +239,7 @@ def gradient_is_that_of_exact_sums(
     )
 
 
+@pytest.mark.slow
 def test_the_score_functions_gradient_is_that_of_the_sum() -> None:
     chosen = case("", lrp())
 
@@ -285,11 +289,12 @@ def exact_by_quadrature(chosen: Case) -> Callable[[Any], tuple[np.ndarray, float
     return both
 
 
-@pytest.fixture(scope="module", params=["picture", pytest.param("room", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["picture", "room"])
 def flow_case(request: pytest.FixtureRequest) -> Case:
     return case(request.param, flow_lrp(centre=request.param))
 
 
+@pytest.mark.slow
 def test_the_flows_density_integrates_to_one(flow_case: Case) -> None:
     total, _ = exact_by_quadrature(flow_case)(flow_case.variables)
     np.testing.assert_allclose(total, 1.0, atol=0.003)
@@ -415,6 +420,7 @@ def test_a_step_moves_every_head(module: Any) -> None:
     assert np.isfinite(float(after.totals["loss"]))
 
 
+@pytest.mark.slow
 def test_only_samples_without_gradient_want_a_loss_per_view() -> None:
     with pytest.raises(ValueError, match='average is "logits"; InstaAugLRP has no gradient'):
         build(lrp(), MLP(3, hidden=(8,)), average="logits")

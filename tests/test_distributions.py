@@ -124,7 +124,8 @@ def test_straight_through_gives_the_weights_a_gradient_downhill() -> None:
     assert jax.grad(mean)(jnp.zeros(()), jax.random.key(0), "score") == 0
 
 
-@pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [1, 2])
 def test_a_scored_mixture_has_the_gradient_of_the_expectation(dim: int) -> None:
     """Score of the weights and gradients through the samples, together: as the step adds them up.
 
@@ -250,6 +251,7 @@ def test_an_even_start_gives_every_region_of_the_box_its_share() -> None:
         assert 0.4 < float(jnp.mean(theta[..., -1] < 0)) < 0.6
 
 
+@pytest.mark.slow
 def test_full_gaussian_correlates_and_diagonal_does_not() -> None:
     def correlation(covariance: str) -> np.ndarray:
         density = case(covariance, gaussian(2, covariance=covariance), 0.6).density()

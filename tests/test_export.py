@@ -202,6 +202,7 @@ def test_ten_lines_of_plain_jax_run_it(folder, batch: int, tmp_path: Path) -> No
     np.testing.assert_allclose([[float(p) for p in row[1:]] for row in rows], wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_flatbuffers_it_says_what_is_missing(folder, tmp_path: Path) -> None:
     done = isolated("-c", WITHOUT.format(hidden=OURS | {"flatbuffers"}), SCRIPT, folder[0], "x.npy")
     assert done.returncode == 1

@@ -42,6 +42,7 @@ def _classify(images: jax.Array) -> jax.Array:
     return 8 * jnp.stack([top, left], -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", ["probs", "logits"])
 def test_average_is_that_of_the_two_views(average) -> None:
     got = predict(

@@ -36,6 +36,7 @@ def test_outside_share_counts_what_is_five_degrees_off() -> None:
     assert float(metrics.outside_share(jnp.array([150.0, 180.0]), three, 30.0)) == 0.5
 
 
+@pytest.mark.slow
 def test_kolmogorov_distance_of_the_truth_and_of_known_errors() -> None:
     centres = jnp.array([180.0])
     assert float(metrics.kolmogorov_distance(_uniform(180, 90), centres, 90.0)) < 0.03
@@ -47,6 +48,7 @@ def test_kolmogorov_distance_of_the_truth_and_of_known_errors() -> None:
     assert float(metrics.kolmogorov_distance(point, centres, 90.0)) == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_kolmogorov_distance_of_three_arcs() -> None:
     centres = jnp.array([0.0, 120.0, -120.0])
     parts = [_uniform(float(c), 30.0, key=i) for i, c in enumerate(centres)]
@@ -108,6 +110,7 @@ def test_covered_share_counts_parts_with_enough_poses() -> None:
     assert float(metrics.covered_share(_uniform(0, 45), centres, 45.0)) == 0.0
 
 
+@pytest.mark.slow
 def test_shares_and_valleys_of_modes() -> None:
     centres = jnp.array([0.0, 120.0, -120.0])
     parts = jnp.concatenate([_uniform(float(c), 30.0, key=i) for i, c in enumerate(centres)])

@@ -114,6 +114,7 @@ def test_parameter_counts_are_the_papers(network: Any, shape: tuple, expected: i
     assert sum(x.size for x in jax.tree.leaves(variables["params"])) == expected
 
 
+@pytest.mark.slow
 def test_fixup_scalars_are_seventeen_parameters_of_one_number() -> None:
     """The recipe finds them by their shape (1,): no other parameter has it."""
     params: Any = FixupResNet(10).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
@@ -177,7 +178,8 @@ def test_networks_refuse_what_they_cannot_take(network: Any, shape: tuple, text:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("size", [pytest.param(28, marks=pytest.mark.slow), 32])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [28, 32])
 def test_simple_conv_is_the_papers_network(size: int) -> None:
     """Layer by layer from public operations, at both sizes the paper's pooling was made for."""
     images = jax.random.uniform(jax.random.key(0), (2, size, size, 3))
@@ -215,6 +217,7 @@ def test_batch_norm_updates_in_training_alone(norm: str, network: Any) -> None:
     network.apply(variables, images, train=False)  # needs neither a key nor anything mutable
 
 
+@pytest.mark.slow
 def test_running_statistics_move_a_tenth() -> None:
     """PyTorch's momentum 0.1: new = 0.9 old + 0.1 batch."""
     network: Any = Layer13(4, 2, dropout_rate=0.0)
@@ -277,6 +280,7 @@ def test_dropout_removes_whole_maps_by_its_own_key() -> None:
     assert np.any(first_dropout(0.3, 1) != dropped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 6), (5, 7)])
 def test_pooling_equals_flax_in_value_and_gradient(shape: tuple[int, int]) -> None:
     """Ties included: rounding to quarters makes many; both give the first entry the gradient."""
@@ -313,10 +317,9 @@ def test_the_circular_mask_hides_corners_and_nothing_else() -> None:
     np.testing.assert_array_equal(thin, images[:, :1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_norm", [False, True])
-@pytest.mark.parametrize(
-    "shape", [pytest.param((2, 32, 32, 3), marks=pytest.mark.slow), (2, 18, 18, 1)]
-)
+@pytest.mark.parametrize("shape", [(2, 32, 32, 3), (2, 18, 18, 1)])
 def test_outputs_of_the_polar_network_turn_with_the_image(shape, batch_norm) -> None:
     """Whatever the weights: a quarter turn moves the outputs by a quarter of the circle."""
     network = PolarConv(features=16, width=3, batch_norm=batch_norm)

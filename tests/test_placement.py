@@ -109,12 +109,15 @@ SPREADS = [(2, "jit"), (4, "jit"), (1, "pmap"), (2, "pmap"), (4, "pmap")]
 
 
 # Two of them: each compiles a step of its own, and batch norm, below, goes through all.
-@pytest.mark.parametrize(("devices", "parallel"), [(4, "jit"), (4, "pmap")])
+@pytest.mark.parametrize(
+    ("devices", "parallel"), [(4, "jit"), pytest.param(4, "pmap", marks=pytest.mark.slow)]
+)
 def test_one_step_is_the_same_step(devices: int, parallel: str) -> None:
     fields: dict[str, Any] = {"copies": 2, "mirror": True}
     assert_equal(train(devices, parallel, **fields), reference(1, **fields))
 
 
+@pytest.mark.slow
 def test_a_step_reads_nothing_back_and_is_given_indices_alone() -> None:
     """The images lie on the devices; what a step needs of the host is placed before it."""
     guarded = train(4, steps=3, guarded=True)

@@ -33,6 +33,7 @@ def test_a_sweep_judges_every_angle() -> None:
     assert c8_average(sweep) == 3 / 8
 
 
+@pytest.mark.slow
 def test_c8_takes_the_eighths_alone_and_any_of_360_degrees() -> None:
     every = [*np.arange(0.0, 360.0, 15.0)]
     assert c8_average(rotation_sweep(_predict, _turn, IMAGES, LABELS, every)) == 3 / 8

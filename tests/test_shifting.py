@@ -26,6 +26,7 @@ def _shift(images=None, propose=QUARTER, transform: Any = ROTATION, key=KEY, **f
     return mean_shift(propose, transform, images, key=key, **fields)
 
 
+@pytest.mark.slow
 def test_common_noise_brings_all_images_to_one_pose() -> None:
     """Wide densities of few samples: each image's own noise leaves it off by its own mean."""
     fields: dict = {"steps": 40, "step_size": 0.5, "num_samples": 10}
@@ -73,6 +74,7 @@ def test_the_same_noise_comes_to_rest_and_fresh_noise_does_not() -> None:
     assert last(fresh) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_start_and_a_window_choose_among_modes() -> None:
     """Two directions of half the mass each have no mean; a window follows the nearer one."""
 
@@ -94,6 +96,7 @@ def test_a_start_and_a_window_choose_among_modes() -> None:
         np.testing.assert_allclose(apart, 0.0, atol=2.0)
 
 
+@pytest.mark.slow
 def test_group_steps_compose_where_order_matters() -> None:
     """One whole step from a turned start: the shift is made in the turned picture."""
     transform = Affine("rotation_translation")

@@ -170,6 +170,7 @@ def test_a_field_beside_the_grid_is_not_in_it() -> None:
 # --- the sweep
 
 
+@pytest.mark.slow
 def test_every_run_is_trained_once_by_its_own_command(tmp_path: Path, trainer: Trainer) -> None:
     runs = combinations(smoke(), parse_grid("seed=0,1;data.mean=(0.5,)", smoke()))
     ended = sweep(runs, tmp_path, command=["python", "-m", "experiments.run", "--config=x.py"])

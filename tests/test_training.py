@@ -98,6 +98,7 @@ def test_a_frozen_classifier_stays_whatever_its_optimizer_remembers() -> None:
     assert float(after.totals["cross_entropy_original"] - burnt.totals["cross_entropy"]) == 0
 
 
+@pytest.mark.slow
 def test_distorted_images_are_one_more_class_in_burn_in() -> None:
     seen = []
 

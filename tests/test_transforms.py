@@ -55,7 +55,15 @@ def test_every_law_is_listed():
     assert written == set(LAWS)
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=label)
+# Of the classes the first, and the rotation, for the fast loop.
+FAST = (Affine("affine"), Affine("rotation"), Decoupled(("f", "c")), Crop())
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [pytest.param(t, marks=() if t in FAST else pytest.mark.slow) for t in TRANSFORMS],
+    ids=label,
+)
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_law(law, transform):
     law(transform)
@@ -95,6 +103,7 @@ def test_positive_translation_moves_the_content_left_and_up_positive_scale_shrin
     np.testing.assert_allclose(matrix, np.diag([np.exp(0.5), np.exp(0.5), 1.0]), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_coordinates_move_the_matrix_by_the_generators_of_the_paper():
     # d matrix / d theta at 0 is G times the half-range (radians for the rotation), by rows.
     turn = [0, -np.pi / 2, 0, np.pi / 2, 0, 0]

@@ -217,6 +217,7 @@ def test_scaled_by_factors_around_one() -> None:
         assert factor.min() < -0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "half_range"),
     [(variants.rotated, 70.0), (variants.translated, 0.7), (variants.scaled, 0.7)],

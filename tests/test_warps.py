@@ -117,6 +117,7 @@ def test_forward_mode_agrees_with_reverse_mode(method):
     assert float(jnp.max(jnp.abs(forward))) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gather", "flat"])
 def test_gradients_broadcast_as_in_numpy(method):
     rng = np.random.default_rng(4)
@@ -202,6 +203,7 @@ def test_huge_and_infinite_are_outside_and_nan_is_nan():
     assert not bool(jnp.any(warps.valid_mask(np.full((3, 3), np.nan), 4, 5)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 6), (6, 1), (1, 1)])
 def test_pictures_of_one_row_or_column(shape):
     images = np.random.default_rng(4).normal(size=(*shape, 2)).astype(np.float32)

@@ -28,6 +28,7 @@ def wrapped(classify=classify, propose=SHARP, calibration=UPRIGHT, **fields):
     return wrap(classify, propose, ROTATION, calibration, **fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["averaged", "aligned"])
 def test_turned_pictures_are_turned_back_and_upright_ones_left_alone(act) -> None:
     answer = wrapped(act=act)(TURNED, key=KEY)
@@ -41,6 +42,7 @@ def test_turned_pictures_are_turned_back_and_upright_ones_left_alone(act) -> Non
     assert (np.asarray(classify(TURNED)).argmax(-1) == [1, 1, 1, 1, 0]).all()
 
 
+@pytest.mark.slow
 def test_views_are_averaged_as_asked() -> None:
     """Views turned back right are classified with 0.95, others with 0.5."""
 
@@ -74,6 +76,7 @@ def test_a_density_that_harms_meets_a_closed_gate() -> None:
     assert (everything.prediction == 1).all()
 
 
+@pytest.mark.slow
 def test_batches_and_their_padding_change_nothing() -> None:
     images = jnp.concatenate([TURNED, UPRIGHT[:6]])
     whole = wrapped(propose=upright(1e-4))(images, key=KEY)
@@ -90,6 +93,7 @@ def test_any_function_will_do() -> None:
     np.testing.assert_array_equal(wrapped(numpy_only)(TURNED, key=KEY).prediction, 0)
 
 
+@pytest.mark.slow
 def test_it_abstains_where_the_classifier_says_nothing() -> None:
     def broken(images):
         """Not finite, by the data, where the blob is more than 3.6 degrees off to the left."""
@@ -103,6 +107,7 @@ def test_it_abstains_where_the_classifier_says_nothing() -> None:
     np.testing.assert_array_equal(answer.prediction, [0, -1])
 
 
+@pytest.mark.slow
 def test_the_evidence_compares_the_likeliest_with_leaving_alone() -> None:
     """A mixture: 1/4 within 18 degrees of upright, 3/4 as wide half a turn away: log 3."""
     wide = UniformBox(jnp.zeros((1, 1)), jnp.full((1, 1), jnp.log(0.2)))
