@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from finished_run import GOOD
 from matplotlib.axes import Axes
 from matplotlib.projections.polar import PolarAxes
 
@@ -51,27 +52,6 @@ def make_metrics(count: int = 80) -> list[dict[str, Any]]:
         line |= {"alpha": 0.25, "train_accuracy": 0.9, "saturated_share": 0.001, "new_key": "x"}
         lines.append(line | ({"test_accuracy": 0.95} if i % 20 == 0 else {}))
     return lines
-
-
-GOOD = {
-    "half_range_degrees": 88.14,
-    "half_range_raw_degrees": 86.4,
-    "true_half_range_degrees": 90.0,
-    "outside_share": 0.0213,
-    "kolmogorov_distance": 0.046,
-    "test_accuracy": 0.9983,
-    "test_accuracy_averaged": 0.985,
-    "entropy": -0.004,
-    "log_volume": math.log(2),
-    "entropy_floor": -1.5,
-    "seconds": 251.0,
-    "seed": 3,
-    "steps": 6000,
-    "method": "flow",
-    "collapsed": False,
-    "saturated": False,
-    "saturated_share": 0.0012,
-}
 
 
 def write_run(
