@@ -27,7 +27,6 @@ latency. Nobody measured it: it is what a program that hides nothing could reach
 
 import argparse
 import importlib
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -37,10 +36,9 @@ import jax
 import numpy as np
 
 from benchmarks.random_pictures import random_pictures
-from benchmarks.timing import RESULTS
+from benchmarks.stored import RESULTS, store
 from experiments import build
 from experiments.assembly import assemble
-from experiments.running.run_folder import environment
 
 # Figures of the makers' data sheets: float32 operations as the matrix units take them (TF32,
 # bfloat16 with float32 sums), bytes of memory, bytes of a link in one direction, latency of a hop.
@@ -195,10 +193,7 @@ def main(arguments: Sequence[str]) -> None:
             f"{theirs / 1e6:7.1f} {ours / theirs:6.2f}",
             flush=True,
         )
-    with open(given.out, "w", encoding="utf-8") as file:
-        content = {"benchmark": "cost", "assumed": DEVICES, "rows": rows, **environment()}
-        json.dump(content, file, indent=2)
-        file.write("\n")
+    store(given.out, {"benchmark": "cost", "assumed": DEVICES, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.timing import ALLOCATORS, RESULTS
-from experiments.running.run_folder import environment
+from benchmarks.stored import RESULTS, store
+from benchmarks.timing import ALLOCATORS
 
 COUNTS = (1, 2, 4, 8)
 STEPS = 12
@@ -96,10 +96,7 @@ def main(arguments: Sequence[str]) -> None:
                 f"{row['pmap_ms']:6.1f} ms {row['pmap_over_one']:4.2f}",
                 flush=True,
             )
-    with open(given.out, "w", encoding="utf-8") as file:
-        content = {"benchmark": "devices", "repeats": repeats, "rows": rows, **environment()}
-        json.dump(content, file, indent=2)
-        file.write("\n")
+    store(given.out, {"benchmark": "devices", "repeats": repeats, "rows": rows})
 
 
 if __name__ == "__main__":

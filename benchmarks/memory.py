@@ -18,8 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.timing import RESULTS
-from experiments.running.run_folder import environment
+from benchmarks.stored import RESULTS, store
 
 
 def measure(config_file: str, copies: int, chunk: int) -> dict[str, float]:
@@ -76,9 +75,7 @@ def main(arguments: Sequence[str]) -> None:
             f"{row['seconds_per_step']:.2f} s",
             flush=True,
         )
-    with open(given.out, "w", encoding="utf-8") as file:
-        json.dump({"config": given.config, "rows": rows, **environment()}, file, indent=2)
-        file.write("\n")
+    store(given.out, {"config": given.config, "rows": rows})
 
 
 if __name__ == "__main__":

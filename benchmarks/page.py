@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import RESULTS, table
+from benchmarks.stored import RESULTS
+from benchmarks.timing import table
 
 __all__ = ["page"]
 

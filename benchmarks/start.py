@@ -7,7 +7,6 @@ compiled programs; "warm": with what the run before it left there.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -17,8 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.timing import RESULTS
-from experiments.running.run_folder import environment
+from benchmarks.stored import RESULTS, store
 
 _IMPORT = """
 import time
@@ -87,8 +85,7 @@ def main(arguments: Sequence[str]) -> None:
     rows = [{"what": k, "seconds": statistics.median(v), "all": v} for k, v in seconds.items()]
     for row in rows:
         print(f"{row['what']:24} {row['seconds']:6.2f} s")
-    content = {"config": given.config, "rows": rows, **environment()}
-    given.out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    store(given.out, {"config": given.config, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.stored import RESULTS
 from experiments.running.run_folder import environment
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "table",
 ]
 
-RESULTS = Path(__file__).with_name("results")
 OURS = "flowjax_inv"  # its name among the calls that are compared
 _PAUSE_SECONDS, _WARM_SECONDS = 0.005, 0.015  # before a timed call: nothing, then untimed calls
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks import cost, page, timing
+from benchmarks import cost, page, stored, timing
 
 ROOT = Path(__file__).parents[1]
 
@@ -132,3 +132,12 @@ def test_operations_are_counted_by_shapes() -> None:
         return jax.lax.scan(lambda y, _: (y @ x, None), x, None, length=3)[0]
 
     assert cost.count(power, np.zeros((4, 4), np.float32)) == (3 * 2 * 4**3, 3 * 16)
+
+
+def test_the_checkout_is_looked_at_before_the_file_is_touched(tmp_path: Path, monkeypatch) -> None:
+    """Else a result of a clean checkout says that it is of a changed one."""
+    out = tmp_path / "x.json"
+    out.write_text("old")
+    monkeypatch.setattr(stored, "environment", lambda: {"before": out.read_text()})
+    stored.store(out, {"rows": [1]})
+    assert json.loads(out.read_text()) == {"rows": [1], "before": "old"}
