@@ -13,6 +13,7 @@ ROTATION = Affine("rotation")
 DEGREES = jnp.linspace(-80.0, 80.0, 11)
 
 
+@pytest.mark.slow
 def test_turned_copies_are_aligned_batch_by_batch() -> None:
     images = blobs(DEGREES)
     fields: dict = {"key": jax.random.key(0), "steps": 40, "step_size": 0.5}

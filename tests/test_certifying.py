@@ -27,6 +27,7 @@ def _classify(images: jax.Array) -> jax.Array:
     return 30.0 * jnp.stack([right, ~right], axis=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turn", [0.1, 0.3, 1.0])
 def test_a_density_that_ignores_the_image_loses_the_overlap(turn) -> None:
     """Uniforms of width 1 a turn apart: TV = min(turn, 1), exactly."""
@@ -57,6 +58,7 @@ def test_the_bound_holds(propose, turn) -> None:
     np.testing.assert_array_less(change, got.bound + slack)
 
 
+@pytest.mark.slow
 def test_known_extremes_tighten_it_and_sampled_ones_lie_inside() -> None:
     images = blobs(DEGREES)
     low, high = sampled_extremes(_classify, upright(0.1), ROTATION, images, key=KEY, num_samples=50)

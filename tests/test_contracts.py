@@ -14,6 +14,7 @@ def test_the_bound_is_exact(changed) -> None:
     assert float(change_bound(50, 50, 0.95)) == 1.0
 
 
+@pytest.mark.slow
 def test_a_fitted_gate_breaks_its_promise_as_rarely_as_it_says() -> None:
     """Scores even in [0, 1], of which the share 0.3 changes: at gate t the truth is 0.3 (1 - t).
 

@@ -47,7 +47,12 @@ def _written_out(
 
 @pytest.mark.parametrize(
     ("dim", "hidden_layers", "inner_squash", "lead"),
-    [(1, 1, 6.0, (7,)), (2, 1, 6.0, ()), (3, 2, 0.0, (7,)), (6, 1, 6.0, (2, 3))],
+    [
+        pytest.param(1, 1, 6.0, (7,), marks=pytest.mark.slow),
+        pytest.param(2, 1, 6.0, (), marks=pytest.mark.slow),
+        pytest.param(3, 2, 0.0, (7,), marks=pytest.mark.slow),
+        (6, 1, 6.0, (2, 3)),
+    ],
 )
 def test_value_gradient_and_inverse(
     dim: int, hidden_layers: int, inner_squash: float, lead: tuple[int, ...]

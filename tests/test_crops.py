@@ -70,6 +70,7 @@ def test_levels_weigh_as_supervised_instaaug_starts(at_64: Any) -> None:
     np.testing.assert_allclose(density.mode(), [[0, 0, 1, 1]], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_contrastive_levels_and_given_preferences(at_64: Any) -> None:
     module = InstaAugLRP(dim=4, levels=(3, -1), level_bias=(1.0, 1.0))
     variables = module.init(jax.random.key(0), PICTURE)
@@ -80,6 +81,7 @@ def test_contrastive_levels_and_given_preferences(at_64: Any) -> None:
     assert float(density.entropy()[0]) == pytest.approx(2.773, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_with_room_alone_crops_that_leave_the_picture_are_left_out(at_64: Any) -> None:
     density: Any = InstaAugLRP(dim=4, centre="room").apply(at_64, PICTURE)
     assert density.probs.shape == (1, 100 + 4 + 1)
@@ -184,6 +186,7 @@ def test_a_key_per_row_is_that_rows_alone() -> None:
     assert bool((same[:, 0] != same[:, 1]).any())
 
 
+@pytest.mark.slow
 def test_gumbel_softmax_carries_a_gradient_downhill() -> None:
     """E[theta] of two crops: d/dlogit of p is p (1 - p) = 1/4, straight-through a bit less."""
 
@@ -359,6 +362,7 @@ def test_spline_offsets_and_gaps_without_density() -> None:
     assert density.log_prob(mixed).max() == -np.inf
 
 
+@pytest.mark.slow
 def test_cells_reach_half_a_step_and_half_a_gap() -> None:
     module = FlowLRP(dim=4, embed=Pixels(), layers=1, components=1)
     density = fresh(module)

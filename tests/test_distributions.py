@@ -106,6 +106,7 @@ def test_gradient(name: str) -> None:
     laws.gradient_is_that_of_the_expectation(case(name, GRADIENT_CASES[name]()), step)
 
 
+@pytest.mark.slow
 def test_straight_through_gives_the_weights_a_gradient_downhill() -> None:
     """E[z] of a two-component mixture: more weight right moves the mean right, and by about so."""
 
@@ -136,6 +137,7 @@ def test_a_scored_mixture_has_the_gradient_of_the_expectation(dim: int) -> None:
     laws.gradient_is_that_of_the_expectation(tried, 0.004)
 
 
+@pytest.mark.slow
 def test_box_samples_carry_the_gradient_of_centre_and_width() -> None:
     """E[z^2] = loc^2 + width^2 / 12: derivatives 2 loc and width^2 / 6 in log_width."""
 
@@ -148,6 +150,7 @@ def test_box_samples_carry_the_gradient_of_centre_and_width() -> None:
     assert float(by_width) == pytest.approx(1.5**2 / 6, rel=0.02)
 
 
+@pytest.mark.slow
 def test_hard_mixture_follows_its_density_and_relaxed_does_not() -> None:
     """Relaxed draws lie between components, where the mixture's density has nothing."""
 

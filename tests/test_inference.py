@@ -82,6 +82,7 @@ def test_make_predict_is_predict_and_compiles_once_for_new_weights() -> None:
     assert averaged._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_few_views_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """45 views in two parts, the last one padded, as on a single CPU device under jit."""
     seen: list[int] = []

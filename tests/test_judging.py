@@ -17,6 +17,7 @@ def predicted(count: int, *, changed: int) -> Probabilities:
     }
 
 
+@pytest.mark.slow
 def test_a_promise_is_checked_on_images_of_its_own() -> None:
     degrees = [float(angle) for angle in range(-180, 180, 45)]
     here = predicted(10, changed=1)

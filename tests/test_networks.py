@@ -126,6 +126,7 @@ def test_fixup_scalars_are_seventeen_parameters_of_one_number() -> None:
         assert leaf == (1.0 if name.endswith("scale") else 0.0), name
 
 
+@pytest.mark.slow
 def test_fixup_starts_as_its_paper_says() -> None:
     params: Any = FixupResNet(10).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
     for block, std in enumerate((0.0680, 0.0481, 0.0340)):

@@ -109,9 +109,8 @@ SPREADS = [(2, "jit"), (4, "jit"), (1, "pmap"), (2, "pmap"), (4, "pmap")]
 
 
 # Two of them: each compiles a step of its own, and batch norm, below, goes through all.
-@pytest.mark.parametrize(
-    ("devices", "parallel"), [(4, "jit"), pytest.param(4, "pmap", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("devices", "parallel"), [(4, "jit"), (4, "pmap")])
 def test_one_step_is_the_same_step(devices: int, parallel: str) -> None:
     fields: dict[str, Any] = {"copies": 2, "mirror": True}
     assert_equal(train(devices, parallel, **fields), reference(1, **fields))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import stats
 
 from flowjax_inv import metrics
@@ -11,6 +12,7 @@ P = jnp.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6], [0.5, 0.4, 0.1
 LABELS = jnp.array([0, 1, 2, 1])
 
 
+@pytest.mark.slow
 def test_accuracy_likelihood_and_leading_axes() -> None:
     np.testing.assert_allclose(metrics.accuracy(P, LABELS), 0.75)
     expected = -np.mean(np.log([0.7, 0.6, 0.6, 0.4]))

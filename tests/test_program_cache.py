@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 COMPILE = """
 import jax
@@ -32,12 +34,14 @@ def test_programs_are_kept_in_the_users_cache(tmp_path: Path) -> None:
     assert any(path.name.startswith("jit_") for path in folder.iterdir())
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_set_stays(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     assert _compile(tmp_path, JAX_COMPILATION_CACHE_DIR=str(mine)) == str(mine)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_where_nothing_can_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     assert _compile(tmp_path / "file") == "None"

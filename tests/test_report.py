@@ -148,6 +148,7 @@ def test_page_says_the_headline(report: Path) -> None:
     assert "python -m x" in words
 
 
+@pytest.mark.slow
 def test_page_shows_where_the_time_of_a_step_goes(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     parts = {"warp": 0.02, "classifier": 0.05, "other": 0.001}
@@ -175,6 +176,7 @@ def test_page_shows_alarms(tmp_path: Path) -> None:
     assert "No alarms" not in text
 
 
+@pytest.mark.slow
 def test_hostile_strings_are_escaped(tmp_path: Path) -> None:
     hostile = "<script>alert('$x_{')</script>\"><img src=http://evil>"
     evaluation = one_class(make_evaluation())
@@ -218,6 +220,7 @@ def test_missing_or_wrong_arrays_are_said_in_a_line(
     assert len(Page(text).references) == 3
 
 
+@pytest.mark.slow
 def test_unreadable_evaluation_is_said_in_a_line(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "evaluation.npz").write_bytes(b"PK\x03\x04 cut short")

@@ -207,6 +207,7 @@ def test_page_without_a_density_misses_nothing(tmp_path: Path) -> None:
         assert absent not in words
 
 
+@pytest.mark.slow
 def test_page_says_which_arrays_are_missing(tmp_path: Path) -> None:
     evaluation = make_evaluation()
     del evaluation["image_ranges"]

@@ -127,6 +127,7 @@ def test_a_density_at_the_identity_moves_nothing_even_where_that_is_not_zero(gro
     assert np.asarray(got.converged).all()
 
 
+@pytest.mark.slow
 def test_what_nothing_brings_back_stays_where_it_is_not_asked_to_move() -> None:
     """A density that is right about turns and a little off in the place, whatever the place."""
     transform = Affine("rotation_translation")

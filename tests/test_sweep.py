@@ -181,6 +181,7 @@ def test_every_run_is_trained_once_by_its_own_command(tmp_path: Path, trainer: T
     assert ended == told(tmp_path) == dict.fromkeys(trainer.done, {"status": "finished"})
 
 
+@pytest.mark.slow
 def test_one_failure_is_told_and_the_rest_goes_on(
     tmp_path: Path, trainer: Trainer, capsys: pytest.CaptureFixture[str]
 ) -> None:

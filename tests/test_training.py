@@ -129,6 +129,7 @@ def test_distorted_images_are_one_more_class_in_burn_in() -> None:
     np.testing.assert_allclose(after.totals["loss"], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_regression_is_the_same_step() -> None:
     objective = Objective(loss="squared_error", copies=2)
     degrees = jnp.linspace(-90.0, 90.0, 24)
@@ -145,6 +146,7 @@ def test_a_regression_is_the_same_step() -> None:
     assert 40 < float(totals["train_error_degrees"]) < 90  # of -90 .. -35 from about 0
 
 
+@pytest.mark.slow
 def test_the_equivariance_term_of_an_even_density_is_its_entropy() -> None:
     """Whatever is moved how far, log g is -log 2: the loss is more by the weight times log 2."""
     loss = []
@@ -177,6 +179,7 @@ def test_the_equivariance_term_tells_who_moves_with_the_image() -> None:
         np.testing.assert_allclose(loss[1] - loss[0], expected, atol=0.1 if expected == 0 else 4)
 
 
+@pytest.mark.slow
 def test_the_pose_likelihood_teaches_the_density_alone() -> None:
     objective = Objective(pose_likelihood=True)
     state, step = build(objective=objective)
@@ -304,6 +307,7 @@ def test_equivariance_refuses_transforms_whose_order_matters() -> None:
         training.make_step(*parts, Objective(equivariance=0.5))
 
 
+@pytest.mark.slow
 def test_samples_without_gradient_refuse_mixed_views() -> None:
     with pytest.raises(ValueError, match='average is "logits"; Flow has no gradient'):
         build(

@@ -55,8 +55,8 @@ def test_every_law_is_listed():
     assert written == set(LAWS)
 
 
-# Of the classes the first, and the rotation, for the fast loop.
-FAST = (Affine("affine"), Affine("rotation"), Decoupled(("f", "c")), Crop())
+# Of the classes the first, for the fast loop.
+FAST = (Affine("affine"), Decoupled(("f", "c")), Crop())
 
 
 @pytest.mark.parametrize(

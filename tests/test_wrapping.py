@@ -61,6 +61,7 @@ def test_views_are_averaged_as_asked() -> None:
     np.testing.assert_allclose(confident.probabilities[:, 0], wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_density_that_harms_meets_a_closed_gate() -> None:
     """One that turns all by half a circle: nothing may be acted on."""
 
