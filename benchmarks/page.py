@@ -32,6 +32,7 @@ def page(results: Path = RESULTS) -> str:
             "Allocator `keep`: freed memory is kept, on both sides, as `experiments.run` does."
         )
         parts += _ratios(read)
+        parts += _limits(read)
     for folder in sorted(path for path in results.glob("*") if path.is_dir()):
         parts += ["## Beside PyTorch, on another processor", *_ratios(_read(folder))]
     for name, title, section in (
@@ -56,6 +57,48 @@ def _ratios(read: dict[str, Any]) -> list[str]:
         content = read[name]
         parts.append(f"### `python -m benchmarks.{name}`\n\n{_machine(content['environment'])}")
         parts.append(table(content["rows"]))
+    return parts
+
+
+def _limits(read: dict[str, Any]) -> list[str]:
+    """Return what bounds the ratios: the machine's own rate, and XLA's products."""
+    rated = [row for row in read.get("predict", {}).get("rows", ()) if "gflop_per_second" in row]
+    layers = read.get("convolution", {}).get("rows", ())
+    parts = ["### What bounds the ratios"] if rated or layers else []
+    if rated:
+        rows = []
+        for row in rated:
+            ours, theirs, product = (
+                row["gflop_per_second"][name] for name in ("ours", "theirs", "product")
+            )
+            rates = (f"{ours:.0f}", f"{theirs:.0f}", f"{product:.0f}")
+            rows.append((row["work"], row["allocator"], *rates, f"{product / theirs:.1f}"))
+        head = ("work", "allocator", "ours", "theirs", "square matrices", "highest ratio")
+        parts.append(
+            "GFLOP/s of convolutions and products, beside the faster library's product of two "
+            "square matrices in the same rounds. A ratio above the highest would take fewer "
+            f"operations.\n\n{_rows(head, rows)}"
+        )
+    if layers:
+        rows = []
+        for network in dict.fromkeys(row["work"].split()[0] for row in layers):
+            mine = [row for row in layers if row["work"].startswith(network)]
+            ours, theirs = (
+                [row[f"{side}_ms"]["median"] for row in mine] for side in ("ours", "theirs")
+            )
+            convolutions, products = (
+                [row[f"{what}_ms"] for row in mine] for what in ("lax", "product")
+            )
+            least = list(map(min, ours, convolutions, products))
+            sums = [sum(each) for each in (ours, convolutions, products, least, theirs)]
+            rows.append((network, *(f"{x:.1f}" for x in sums), f"{sums[-1] / sums[-2]:.2f}"))
+        head = ("network", "ours", "XLA's convolution", "XLA's product", "least", "theirs")
+        parts.append(
+            "Milliseconds of all passes of all layers: ours, XLA's own convolution, XLA's product "
+            "alone on patches that lie ready, the least of these for each pass, and PyTorch's. The "
+            "last column is the ratio that choosing the least would reach if patches cost "
+            f"nothing.\n\n{_rows((*head, 'ratio of the least'), rows)}"
+        )
     return parts
 
 

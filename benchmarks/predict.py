@@ -10,6 +10,11 @@ comes out is compared at the same drawn numbers.
 Theirs reads all views of an image in one `grid_sample`, as one tall picture, so that images are not
 copied for it; it keeps no log-determinants, and classifies all views at once or so many at a time
 that what is between layers fits the cache: a few rounds before choose the size for each layout.
+
+In the same rounds both libraries multiply two square matrices. The faster product is what this
+machine gives at best, and the operations of a call's convolutions and products, counted by their
+shapes, say how near it both sides come: a side that runs at more than half of it cannot be made
+twice as fast without fewer operations.
 """
 
 import math
@@ -20,11 +25,12 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 from torch.nn import functional
 
-from benchmarks import timing, torch_models
+from benchmarks import cost, timing, torch_models
 from experiments import build, mario_iggy
 from flowjax_inv.inference import make_mean_shift, make_predict
 from flowjax_inv.noise import draw_noise
@@ -36,6 +42,7 @@ TOLERANCE = 1e-4  # of both sides' results, to the largest
 TRIALS = 3  # rounds that choose between these sizes, for each layout
 VIEWS_AT_A_TIME = (40, 200)  # of theirs, beside all at once
 LAYOUTS = {"torch NCHW": torch.contiguous_format, "torch NHWC": torch.channels_last}
+PRODUCT = 1024  # rows and columns of the matrices that are multiplied
 _RAYLEIGH = 4.6  # as in `inference.shifting`: a circle this even has no mean direction
 
 
@@ -137,17 +144,50 @@ class TorchPredictor:
         return theta
 
 
-def _row(calls: dict[str, Any], work: str, largest: float, repeats: int) -> timing.Row:
-    row = timing.compare(timing.measure(calls, repeats=repeats))
-    rates = {side: IMAGES / row[f"{side}_ms"]["median"] * 1e3 for side in ("ours", "theirs")}
-    return row | {"work": work, "difference": largest, "images_per_second": rates}
+def _products() -> dict[str, timing.Call]:
+    """Return a product of two square matrices in each library."""
+    a = np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT)).astype(np.float32)
+    ours, theirs, multiply = jnp.asarray(a), torch.from_numpy(a), jax.jit(jnp.matmul)
+    return {
+        "XLA's product": lambda: jax.block_until_ready(multiply(ours, ours)),
+        "torch's product": lambda: theirs @ theirs,
+    }
+
+
+def _row(
+    calls: dict[str, Any], work: str, operations: float, largest: float, repeats: int
+) -> timing.Row:
+    products = _products()
+    seconds = timing.measure(calls | products, repeats=repeats)
+    row = timing.compare({name: seconds[name] for name in calls})
+    limit = 2 * PRODUCT**3 / min(statistics.median(seconds[name]) for name in products)
+    medians = {side: row[f"{side}_ms"]["median"] / 1e3 for side in ("ours", "theirs")}
+    return row | {
+        "work": work,
+        "difference": largest,
+        "images_per_second": {side: IMAGES / median for side, median in medians.items()},
+        "gflop_per_second": {
+            **{side: operations / median / 1e9 for side, median in medians.items()},
+            "product": limit / 1e9,
+        },
+    }
+
+
+def _modules(config: Any) -> tuple[Any, Any]:
+    """Return the classifier and the distribution of a config."""
+    return (
+        build.network(config, "classifier", classes=CLASSES),
+        build.distribution(config, build.transform(config), classes=CLASSES),
+    )
 
 
 def _rows(repeats: int) -> list[timing.Row]:
     config = mario_iggy.get_config("paper")
     transform = build.transform(config)
-    classifier = build.network(config, "classifier", classes=CLASSES)
-    distribution = build.distribution(config, transform, classes=CLASSES)
+    classifier, distribution = _modules(config)
+    plain_config = mario_iggy.get_config("paper")
+    plain_config.classifier.conv = plain_config.embedding.conv = "lax"
+    plain_classifier, plain_distribution = _modules(plain_config)  # whose operations are counted
     random, key = np.random.default_rng(0), jax.random.key(1)
     # Random pictures: what they show does not change the work.
     images = random.uniform(size=(IMAGES, *SHAPE)).astype(np.float32)
@@ -194,17 +234,14 @@ def _rows(repeats: int) -> list[timing.Row]:
             tried = timing.measure(candidates, repeats=TRIALS)
             best = min(tried, key=lambda name: statistics.median(tried[name]))
             calls[best] = candidates[best]
-        rows.append(_row(calls, f"predict {IMAGES} images x {samples} samples", largest, repeats))
+        plain = make_predict(plain_classifier, plain_distribution, transform, num_samples=samples)
+        operations, _ = cost.count(plain, variables, pictures, key)
+        work = f"predict {IMAGES} images x {samples} samples"
+        rows.append(_row(calls, work, operations, largest, repeats))
 
     # Tolerance 0: no image stops, both sides make all steps.
-    shift = make_mean_shift(
-        distribution,
-        transform,
-        steps=STEPS,
-        num_samples=SHIFT_SAMPLES,
-        step_size=STEP_SIZE,
-        tolerance=0.0,
-    )
+    fields = {"num_samples": SHIFT_SAMPLES, "step_size": STEP_SIZE, "tolerance": 0.0}
+    shift = make_mean_shift(distribution, transform, steps=STEPS, **fields)
     shifted = shift(variables["distribution"], pictures, key)
     calls = {timing.OURS: finished(shift, variables["distribution"], pictures, key)}
     largest = 0.0
@@ -216,8 +253,10 @@ def _rows(repeats: int) -> list[timing.Row]:
         ):
             largest = max(largest, timing.difference(a, b, TOLERANCE, f"{side}: {what}"))
         calls[side] = partial(theirs.mean_shift, None)
+    plain = make_mean_shift(plain_distribution, transform, steps=STEPS, **fields)
+    of_step, _ = cost.count(plain, variables["distribution"], pictures, key)  # its loop, once
     work = f"mean-shift {IMAGES} images x {SHIFT_SAMPLES} samples, {STEPS} steps"
-    return [*rows, _row(calls, work, largest, repeats)]
+    return [*rows, _row(calls, work, STEPS * of_step, largest, repeats)]
 
 
 if __name__ == "__main__":
