@@ -93,6 +93,23 @@ def test_networks_equal_pytorchs(name: str, network: Any, shape: tuple, conv: st
     np.testing.assert_allclose(norms, wanted, rtol=2e-4)
 
 
+@pytest.mark.parametrize(("name", "network", "shape"), GOLDEN_CASES, ids=lambda c: str(c)[:15])
+def test_forward_mode_is_there_where_convolutions_are_lax(
+    name: str, network: Any, shape: tuple
+) -> None:
+    """Lowered, not run: a rule for reverse mode alone is refused no earlier."""
+    if hasattr(network, "conv"):
+        network = network.clone(conv="lax")
+    variables = filled(network, shape)
+
+    @jax.jit
+    def push(x: jax.Array) -> Any:
+        return jax.jvp(lambda x: network.apply(variables, x), (x,), (x,))
+
+    logits, pushed = push.lower(jnp.zeros((2, *shape))).out_info
+    assert logits.shape == pushed.shape, name
+
+
 COUNTS: list[tuple[nn.Module, tuple[int, ...], int]] = [
     (SimpleConv(32, 8), (28, 28, 1), 26_464),
     (SimpleConv(32, 8), (32, 32, 3), 26_608),
@@ -295,6 +312,9 @@ def test_pooling_equals_flax_in_value_and_gradient(shape: tuple[int, int]) -> No
     np.testing.assert_array_equal(ours, theirs)
     pull = jax.random.normal(jax.random.key(1), ours.shape)
     np.testing.assert_array_equal(our_pull(pull)[0], their_pull(pull)[0])
+    push = jax.random.normal(jax.random.key(2), x.shape)
+    pushed = jax.jvp(max_pool_2x2, (x,), (push,))[1]
+    np.testing.assert_allclose(jnp.vdot(pull, pushed), jnp.vdot(our_pull(pull)[0], push), rtol=1e-5)
 
 
 def test_mlp_shapes() -> None:
