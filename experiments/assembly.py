@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -117,6 +118,8 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     data = data or build.data_set(config)
     classes = build.outputs(config, data)
     targets, test_targets = (build.targets(config, split) for split in (data.train, data.test))
+    normalization = build.normalization(config)
+    normalization(jnp.asarray(data.train.images[:1]))  # refuses means of other channels
     transform = build.transform(config)
     distribution = build.distribution(config, transform, classes=classes)
     per_epoch = steps_per_epoch(len(data.train), config.train.batch_size)
@@ -128,7 +131,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
         data=data,
         targets=targets,
         test_targets=test_targets,
-        normalization=build.normalization(config),
+        normalization=normalization,
         transform=transform,
         classifier=build.network(config, "classifier", classes=classes),
         distribution=distribution,

@@ -128,13 +128,16 @@ def _look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
     return table[name]
 
 
-def _fields(cls: Any, section: Config) -> dict[str, Any]:
-    """Return the entries of a section that a dataclass declares; an empty one means "yours"."""
+def _fields(cls: Any, config: Config, name: str) -> dict[str, Any]:
+    """Return the entries of a section that a dataclass declares.
+
+    One that is empty as it is in the defaults means "yours".
+    """
     declared = {field.name for field in dataclasses.fields(cls)} - {"name", "parent"}
     return {
-        name: section[name]
-        for name in section
-        if name in declared and section[name] not in ((), "")
+        field: value
+        for field, value in config[name].items()
+        if field in declared and not (value in ((), "") and FIELDS[name][field].value == value)
     }
 
 
@@ -142,7 +145,12 @@ def network(config: Config, field: str, *, classes: int) -> nn.Module:
     """Return the network of `config.classifier` or `config.embedding`."""
     section = config[field]
     cls = _look_up(NETWORKS, section.name, f"{field}.name")
-    fields = _fields(cls, section) | {"features": section.features or classes}
+    if field == "classifier" and 0 < section.features < classes:
+        raise ValueError(
+            f"config.classifier.features is {section.features} for {classes} outputs; take 0, one "
+            "per class."
+        )
+    fields = _fields(cls, config, field) | {"features": section.features or classes}
     if "axis_name" in {field.name for field in dataclasses.fields(cls)}:
         fields["axis_name"] = placement(config).axis_name
     return cls(**fields)
@@ -186,7 +194,7 @@ def normalization(config: Config) -> Normalization:
 def transform(config: Config) -> transforms.Transform:
     """Return the transform of `config.transform`."""
     cls = _look_up(TRANSFORMS, config.transform.name, "transform.name")
-    fields = _fields(cls, config.transform)
+    fields = _fields(cls, config, "transform")
     if "entries" in fields:
         fields["entries"] = tuple(fields["entries"])
     chosen = cls(**fields)
@@ -205,7 +213,7 @@ def distribution(
 ) -> ConditionalDistribution:
     """Return the distribution of `config.distribution` over the coordinates of a transform."""
     cls = _look_up(DISTRIBUTIONS, config.distribution.name, "distribution.name")
-    fields = _fields(cls, config.distribution) | {"dim": chosen.dim}
+    fields = _fields(cls, config, "distribution") | {"dim": chosen.dim}
     declared = {field.name for field in dataclasses.fields(cls)}
     of_transform = {
         "periodic": chosen.periodic,
@@ -243,7 +251,7 @@ def _embedding(config: Config, classes: int) -> nn.Module:
 def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> Controller:
     """Return the controller of alpha of `config.controller`."""
     cls = _look_up(CONTROLLERS, config.controller.name, "controller.name")
-    fields = _fields(cls, config.controller)
+    fields = _fields(cls, config, "controller")
     declared = {field.name for field in dataclasses.fields(cls)}
     counts = {"steps": total_steps, "every": steps_per_epoch}
     return cls(**fields | {name: count for name, count in counts.items() if name in declared})
@@ -254,7 +262,7 @@ def objective(config: Config, chosen: ConditionalDistribution) -> Objective:
 
     The views of a point mass are all alike: one stands for all, with the same loss.
     """
-    fields = _fields(Objective, config.objective)
+    fields = _fields(Objective, config, "objective")
     if not chosen.has_density:
         fields |= {"copies": 1, "copies_per_chunk": 0}
     return Objective(**fields)

@@ -58,12 +58,19 @@ class Field:
         high = "inf" if self.high is None else f"{self.high:g}"
         return f"{low} .. {high}"
 
+    @property
+    def numeric(self) -> bool:
+        """Whether it, or each of its entries, is a number."""
+        sample = self.value[0] if isinstance(self.value, tuple) and self.value else self.value
+        bounds = (self.low, self.high, self.above)
+        return isinstance(sample, int | float) or any(bound is not None for bound in bounds)
+
     def holds(self, value: Any) -> bool:
         """Return whether a value (or every entry of a tuple) is allowed."""
         if isinstance(value, tuple):
             return all(self.holds(entry) for entry in value)
         if isinstance(value, str):
-            return not self.choices or value in self.choices
+            return not self.numeric and (not self.choices or value in self.choices)
         if isinstance(value, bool):
             return True
         return (
@@ -221,7 +228,12 @@ FIELDS: dict[str, Any] = {
             above=0,
             high=1,
         ),
-        "level_bias": Field((), "of the LRPs: first preference per level; empty: 0, 3: 1, -1: 3"),
+        "level_bias": Field(
+            (),
+            "of the LRPs: first preference per level; empty: 0, 3: 1, -1: 3",
+            low=-100,
+            high=100,
+        ),
         "gradient": Field("score", "of instaaug_lrp", choices=("score", "gumbel_softmax")),
         "covariance": Field("diagonal", "of gaussian", choices=("diagonal", "full")),
         "bijection": Field("coupling", "paper: coupling", choices=("coupling", "spline")),
@@ -387,6 +399,12 @@ def check(config: Config) -> None:
             )
     if not values["evaluation.rules"]:
         raise ValueError("config.evaluation.rules is empty; name at least one of plain, code.")
+    for name in ("classifier", "embedding"):
+        if values[f"{name}.name"] == "outside" and not values[f"{name}.function"]:
+            raise ValueError(
+                f"config.{name}.name is outside with an empty function; set config.{name}.function "
+                "to MODULE:FUNCTION."
+            )
     if values["objective.loss"] == "squared_error" and values["objective.reject_distorted"]:
         raise ValueError(
             "config.objective.reject_distorted is one more class, and squared_error has none; set "

@@ -73,18 +73,19 @@ def train_and_evaluate(
         late = "; not profiled: take an empty folder" if profiled else ""
         print(f"already finished: {_report(folder, command)}{late}")
         return finished
+    # Made before the folder is written to: what cannot go together is refused here.
+    measures, state = Measures(parts), parts.init_state()
     if folder.read_json("config.json") is None:
         folder.write_json("config.json", {"command": command, **plain})
     devices = {"devices_used": len(parts.place.devices), "parallel": parts.place.parallel}
     folder.write_json("environment.json", environment() | devices)
 
-    measures = Measures(parts)
     with (
         Checkpoints(folder.checkpoints_path, plain) as checkpoints,
         Profile(profiled, folder) as traced,
     ):
         state, training_facts = _train(
-            parts, measures, folder, checkpoints, traced,
+            parts, state, measures, folder, checkpoints, traced,
             started=started, elsewhere=_elsewhere(earlier, devices),
         )  # fmt: skip
     trained = time.perf_counter() - started
@@ -105,6 +106,7 @@ def train_and_evaluate(
 
 def _train(
     parts: Assembly,
+    state: training.TrainState,
     measures: Measures,
     folder: RunFolder,
     checkpoints: Checkpoints,
@@ -113,13 +115,13 @@ def _train(
     started: float,
     elsewhere: str,
 ) -> tuple[training.TrainState, dict[str, Any]]:
-    """Go from the newest checkpoint, if there is one, to the last step.
+    """Go from the newest checkpoint, if there is one, else from `state`, to the last step.
 
     Returns:
         The state, and of results.json what only training knows.
     """
     train, total = parts.config.train, parts.total_steps
-    state, begin = parts.init_state(), 0
+    begin = 0
     with parts.feed() as feed:
         burn_in_fn, step_fn = (
             parts.make_step(burn_in=burn_in, resident=feed.resident) for burn_in in (True, False)

@@ -19,7 +19,7 @@ to 1.1 of a whole step; YNNPACK fusions of elementwise work: 1.09.
 
 import functools
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -198,6 +198,12 @@ class Conv(nn.Module):
         """Map images (N, H, W, C) to (N, H', W', features), see `convolve`."""
         if self.conv not in ("auto", "lax", "patches"):
             raise ValueError(f'conv is "{self.conv}"; allowed: auto, lax, patches.')
+        made: Any = self.get_variable("params", "kernel")
+        if made is not None and made.shape[2] != images.shape[-1]:
+            raise ValueError(
+                f"images have {images.shape[-1]} channels; {self.name} was made for "
+                f"{made.shape[2]}: bring them to as many."
+            )
         shape = (self.kernel_size, self.kernel_size, images.shape[-1], self.features)
         kernel = self.param("kernel", self.kernel_init, shape)
         single = jax.default_backend() == "cpu" and jax.device_count() == 1

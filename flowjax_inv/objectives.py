@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
@@ -190,6 +191,20 @@ class Objective:
             raise ValueError(
                 f"equivariance is {self.equivariance} with pose_likelihood=True, which asks for it "
                 "by itself; set it to 0."
+            )
+
+    def check_chunks(self, classifier: nn.Module, batch_stats: Any) -> None:
+        """Refuse chunks of a classifier with batch norm, unless `chunk_statistics` allows them.
+
+        Raises:
+            ValueError: if its statistics would be those of a chunk.
+        """
+        chunk = self.copies_per_chunk or self.copies
+        if chunk < self.copies and jax.tree.leaves(batch_stats) and not self.chunk_statistics:
+            raise ValueError(
+                f"copies_per_chunk is {chunk} and {type(classifier).__name__} has batch norm: its "
+                "statistics would be those of a chunk; allow it by chunk_statistics=True, or take "
+                "copies_per_chunk=0."
             )
 
     @property

@@ -44,6 +44,7 @@ REFUSED = {
     "five axes": (IMAGES[None], ValueError, r"shape \(1, 2, 12, 12, 3\); want \(N, H, W, C\)"),
     "no picture": (IMAGES[:0], ValueError, r"shape \(0, 12, 12, 3\); .* none of them 0"),
     "no channel": (IMAGES[..., :0], ValueError, r"shape \(2, 12, 12, 0\); .* none of them 0"),
+    "other channels": (IMAGES[..., :1], ValueError, "have 1 channels; conv0 was made for 3"),
     "too small": (IMAGES[:, :4], ValueError, r"wants \(N, H, W, C\) with H, W >= 8"),
     "one row": (IMAGES[:, :1], ValueError, r"wants \(N, H, W, C\) with H, W >= 8"),
     "whole numbers": (

@@ -80,6 +80,8 @@ def test_fields_are_locked() -> None:
 
 
 BAD_VALUES = [
+    ("transform.half_range", ("abc",), r"half_range is \('abc',\) .*allowed: above 0"),
+    ("distribution.level_bias", ("a", "b"), r"level_bias is \('a', 'b'\) .*allowed: -100 .. 100"),
     ("train.epochs", 0, r"config.train.epochs is 0 \(.*\); allowed: 1 .. inf"),
     ("optimizer.classifier.learning_rate", float("nan"), "learning_rate is nan .*allowed: above 0"),
     ("optimizer.distribution.learning_rate", -1.0, "learning_rate is -1.0 .*allowed: above 0"),
@@ -161,6 +163,11 @@ BAD_LINES = [
     ([CONFIG, "--config.train.epoch=3"], "no field train.epoch; did you mean train.epochs"),
     ([CONFIG, "--config.distribution.layer=3"], "did you mean distribution.layers"),
     ([CONFIG, "--noconfig.train.shufle"], "no field train.shufle; did you mean train.shuffle"),
+    ([CONFIG, "--config.train.epochs=abc"], "--config.train.epochs is 'abc'; it wants a whole"),
+    ([CONFIG, "--config.train.epochs=2.5"], "--config.train.epochs is '2.5'; it wants a whole"),
+    ([CONFIG, "--config.controller.value=x"], "--config.controller.value is 'x'; it wants a numb"),
+    ([CONFIG, "--config.train.shuffle=maybe"], "is 'maybe'; it wants true or false"),
+    ([CONFIG, "--bogus=3"], "--bogus is not known; fields of the config are written --config."),
     ([CONFIG, "--config.zzz=3"], "no field zzz; the fields are listed in experiments/defaults.py"),
 ]
 
@@ -170,6 +177,52 @@ def test_bad_command_lines(arguments, text, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     with pytest.raises(UsageError, match=re.escape(text)):
         check_arguments(["run.py", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_"),
+        ("def get_config(variant):\n    return 1 / 0", "ZeroDivisionError: division by zero"),
+        ("def get_config(", "SyntaxError: "),
+    ],
+)
+def test_a_config_file_that_fails_is_named_with_its_line(tmp_path, source, text) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(source)
+    with pytest.raises(UsageError, match="mine.py cannot be read: ") as caught:
+        check_arguments(["run.py", f"--config={path}"])
+    assert text in str(caught.value)
+    assert ", line " in str(caught.value)
+
+
+def test_an_outside_network_wants_its_function() -> None:
+    config = defaults.get_config()
+    config.embedding.name = "outside"
+    with pytest.raises(ValueError, match="set config.embedding.function to MODULE:FUNCTION"):
+        defaults.check(config)
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "text"),
+    [
+        ("transform", "entries", "", "entries"),
+        ("distribution", "levels", (), r"levels=\(\) of InstaAugLRP; want one or more"),
+        ("classifier", "features", 1, "config.classifier.features is 1 for 2 outputs; take 0"),
+    ],
+)
+def test_what_is_built_of_nothing_is_refused(section, field, value, text) -> None:
+    config = defaults.get_config()
+    config.transform.name = "crop" if section == "distribution" else "decoupled"
+    config.distribution.name = "instaaug_lrp" if section == "distribution" else "identity"
+    config[section][field] = value
+
+    def make() -> None:
+        build.distribution(config, build.transform(config), classes=2)
+        build.network(config, "classifier", classes=2)
+
+    with pytest.raises(ValueError, match=text):
+        make()
 
 
 @pytest.mark.parametrize(

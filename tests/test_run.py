@@ -262,6 +262,29 @@ def test_a_run_goes_on_by_other_devices(tmp_path: Path, interrupted, capsys) -> 
     np.testing.assert_allclose(_losses(stopped)[:2], one[:2], rtol=1e-3)
 
 
+# What only the modules know of each other, of the images, or of the evaluation at the end.
+REFUSED = [
+    ({"distribution__name": "fixed", "distribution__box_low": (0.5,),
+      "distribution__box_high": (0.5,)}, "want -1 <= low < high <= 1"),
+    ({"distribution__name": "augerino", "distribution__start_half_range": (1.0,)},
+     "start_half_range=.*below 1"),
+    ({"classifier__batch_norm": True, "objective__copies": 4, "objective__copies_per_chunk": 2},
+     "copies_per_chunk is 2 and SimpleConv has batch norm"),
+    ({"evaluation__rules": ("code",), "evaluation__num_samples": 400},
+     "num_samples is 400 with the rule code"),
+    ({"data__mean": (0.1, 0.2), "data__std": (1.0, 1.0)}, "for images of 3 channels; give one"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "text"), REFUSED, ids=[text[:20] for _, text in REFUSED])
+def test_what_is_refused_leaves_an_empty_folder(fields: dict, text: str, tmp_path: Path) -> None:
+    """So that the same command, mended, finds nothing of another config there."""
+    with pytest.raises(ValueError, match=text) as caught:
+        train_and_evaluate(smoke(**fields), tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "run").glob("*"))
+
+
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path: Path) -> None:
     config = smoke(optimizer__classifier__learning_rate=1e30)

@@ -14,6 +14,7 @@ from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.inference import average_views, view_logits
+from flowjax_inv.inference.averaging import POOL
 from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
 from flowjax_inv.training import Stream
@@ -58,6 +59,14 @@ class Judge:
     section: Config
     normalization: Normalization
     placement: Placement
+
+    def __post_init__(self) -> None:
+        """Refuse before the training what its end would refuse."""
+        if "code" in self.section.rules and self.section.num_samples > POOL:
+            raise ValueError(
+                f"config.evaluation.num_samples is {self.section.num_samples} with the rule code, "
+                f"which takes them from {POOL} draws; take at most {POOL}, or the rule plain."
+            )
 
     def make_score(self, classifier: nn.Module) -> Callable[[Any], jax.Array]:
         """Return variables -> mean score of the classifier alone, as a device scalar."""

@@ -6,11 +6,13 @@ traceback that does not say which field was meant.
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import ml_collections
+from absl import flags as absl_flags
 
 from experiments.defaults import PLACES, did_you_mean, flatten
 
@@ -48,13 +50,21 @@ def _load(value: str) -> ml_collections.ConfigDict:
     if spec is None or spec.loader is None:
         raise UsageError(f"--config={path} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not hasattr(module, "get_config"):
-        raise UsageError(f"--config={path} has no get_config(variant) function.")
     try:
+        spec.loader.exec_module(module)
+        if not hasattr(module, "get_config"):
+            raise UsageError(f"--config={path} has no get_config(variant) function.")
         return module.get_config(variant)
     except ValueError as error:
         raise UsageError(f"--config={value}: {error}") from error
+    except UsageError:
+        raise
+    except Exception as error:  # the file is the user's own
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise UsageError(
+            f"--config={value} cannot be read: {type(error).__name__}: {error} "
+            f"({last.filename}, line {last.lineno})."
+        ) from error
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -64,7 +74,8 @@ def check_arguments(arguments: Sequence[str]) -> None:
         arguments: sys.argv.
 
     Raises:
-        UsageError: if --config is missing or not a config file, or a field does not exist.
+        UsageError: if --config is missing or not a config file, or a flag or field does not exist
+            or is not of its kind.
     """
     flags = [argument.lstrip("-") for argument in arguments[1:] if argument.startswith("-")]
     if any(flag.partition("=")[0] in ("help", "helpfull", "helpshort", "h", "?") for flag in flags):
@@ -80,11 +91,36 @@ def check_arguments(arguments: Sequence[str]) -> None:
             f"--config is missing; available: {', '.join(available_configs())}. "
             "For example: python -m experiments.run --config=experiments/mario_iggy.py"
         )
-    known = [name for name, _ in flatten(_load(values[-1]))]
+    fields = dict(flatten(_load(values[-1])))
     for flag in flags:
-        name = flag.partition("=")[0].removeprefix("no")
-        if name.startswith("config.") and name.removeprefix("config.") not in known:
-            raise unknown_field(name.removeprefix("config."), known)
+        name, given, value = flag.partition("=")
+        field = name.removeprefix("no").removeprefix("config.")
+        if not name.removeprefix("no").startswith("config."):
+            if not {name, name.removeprefix("no")} & {"config", "workdir", *absl_flags.FLAGS}:
+                raise UsageError(
+                    f"--{name} is not known; fields of the config are written --config.FIELD=VALUE,"
+                    " and --help lists the rest."
+                )
+        elif field not in fields:
+            raise unknown_field(field, list(fields))
+        elif given and not _fits(value, fields[field]):
+            raise UsageError(
+                f"--config.{field} is {value!r}; it wants {_KINDS[type(fields[field])]}."
+            )
+
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def _fits(value: str, default: Any) -> bool:
+    """Whether a value that was typed can stand for a number or truth value like the default."""
+    if isinstance(default, bool):
+        return value.lower() in ("true", "false", "t", "f", "1", "0")
+    try:
+        _ = type(default)(value) if isinstance(default, int | float) else None
+    except ValueError:
+        return False
+    return True
 
 
 def unknown_field(field: str, known: list[str]) -> UsageError:

@@ -33,9 +33,18 @@ class Normalization:
             )
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """Return uint8 images (..., C) normalised, float32; float images come back unchanged."""
+        """Return uint8 images (..., C) normalised, float32; float images come back unchanged.
+
+        Raises:
+            ValueError: if there are several means, but not one per channel.
+        """
         if images.dtype != jnp.uint8:
             return images
+        if len(self.mean) not in (1, images.shape[-1]):
+            raise ValueError(
+                f"mean={self.mean} for images of {images.shape[-1]} channels; give one number, or "
+                "one per channel, and as many std."
+            )
         scaled = images.astype(jnp.float32) / 255.0
         return (scaled - jnp.asarray(self.mean)) / jnp.asarray(self.std)
 

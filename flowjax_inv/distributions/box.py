@@ -48,22 +48,26 @@ class Fixed(ConditionalDistribution):
         box_low, box_high: the box in unit coordinates, one number for all or one per coordinate.
 
     Raises:
-        ValueError: when first called, for a box of the wrong number of sides, without volume, or
-            outside [-1, 1].
+        ValueError: for a box of the wrong number of sides, without volume, or outside [-1, 1].
     """
 
     box_low: Sequence[float] = (-1.0,)
     box_high: Sequence[float] = (1.0,)
 
-    def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:
-        """Return the same uniform for every image in (N, H, W, C)."""
-        del train
+    def __post_init__(self) -> None:
+        """Refuse what is no box."""
         low, high = (_per_coordinate(self, name) for name in ("box_low", "box_high"))
         if not (np.all(low >= -1.0) and np.all(high <= 1.0) and np.all(low < high)):
             raise ValueError(
                 f"box_low={tuple(self.box_low)}, box_high={tuple(self.box_high)}; want "
                 "-1 <= low < high <= 1 for every coordinate."
             )
+        super().__post_init__()
+
+    def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:
+        """Return the same uniform for every image in (N, H, W, C)."""
+        del train
+        low, high = (_per_coordinate(self, name) for name in ("box_low", "box_high"))
         rows = jnp.zeros((images.shape[0], 1), jnp.float32)
         centre, width = ((low + high) / 2).astype(np.float32), (high - low).astype(np.float32)
         return UniformBox(rows + centre, rows + np.log(width))
@@ -101,6 +105,11 @@ class Augerino(ConditionalDistribution):
     start_half_range: Sequence[float] = (0.1,)
     scales: Sequence[float] = ()
     anchor: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse ranges that are no share of the box."""
+        _half_ranges(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:
@@ -149,6 +158,11 @@ class InstaAug(ConditionalDistribution):
     scales: Sequence[float] = ()
     anchor: Sequence[float] = ()
     base_projection_scale: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Refuse ranges that are no share of the box."""
+        _half_ranges(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:

@@ -288,12 +288,7 @@ class StepLoss:
         objective, copies = self.objective, self.objective.copies
         originals = int(objective.include_original and not self.frozen)
         chunk = objective.copies_per_chunk or copies
-        if chunk < copies and jax.tree.leaves(stats) and not objective.chunk_statistics:
-            raise ValueError(
-                f"copies_per_chunk is {chunk} and {type(self.classifier).__name__} has batch norm: "
-                "its statistics would be those of a chunk; allow it by chunk_statistics=True, or "
-                "take copies_per_chunk=0."
-            )
+        objective.check_chunks(self.classifier, stats)
 
         def part(
             params: Params, stats: Params, images: jax.Array, theta: jax.Array, originals: int

@@ -78,6 +78,10 @@ def init_state(
         images: (N, H, W, C), any batch: only its shape matters.
         key: typed PRNG key of the run.
         objective: of the steps to come: what they add up.
+
+    Raises:
+        ValueError: if they would take batch statistics of chunks, see `Objective.check_chunks`; or
+            what a module says of images that it cannot serve.
     """
     keys = jax.random.split(jax.random.fold_in(key, Stream.INIT))
     blank = jnp.zeros(images.shape, jnp.float32)
@@ -85,6 +89,7 @@ def init_state(
         "classifier": classifier.init(keys[0], blank, train=False),
         "distribution": distribution.init(keys[1], blank, train=False),
     }
+    objective.check_chunks(classifier, variables["classifier"].get("batch_stats", {}))
     params = {name: value.get("params", {}) for name, value in variables.items()}
     state = TrainState(
         step=jnp.zeros((), jnp.int32),
