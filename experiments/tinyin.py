@@ -6,6 +6,11 @@
 Variants: none, the recipe in full (a GPU); `:cpu`, minutes on two cores, on five classes; `:smoke`,
 to see that it runs. A part of the classes: --config.data.classes=0-19.
 
+InstaAug's 321 crops may leave the picture; without the last field it has the 105 that do not:
+
+    python -m experiments.run --config=experiments/tinyin.py \
+        --config.distribution.name=instaaug_lrp --config.transform.centre=picture
+
 The rival of random crops is tuned over boxes on images held out from training, not on the test's:
 
     python -m experiments.sweep --config=experiments/tinyin.py:cpu \
