@@ -116,7 +116,8 @@ def _config(
             f"{classifier} made {logits.shape} of images {blank.shape}; want (1, classes)."
         )
     config = poses.get_config()
-    config.data.name, config.data.dir, config.data.train_size = "pictures", str(images), 0
+    config.data.name, config.data.dir = "pictures", str(images)
+    config.data.train_size, config.data.choice = 0, "first"  # all of them
     config.data.size, config.data.channels = size, channels
     config.data.mean, config.data.std = (0.0,), (1.0,)
     config.classifier.name, config.classifier.function = "outside", classifier
