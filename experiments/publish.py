@@ -1,7 +1,7 @@
-"""Keep the figures of finished runs and write the README's results tables from them.
+"""Keep the figures of finished runs; write the README's tables and draw a figure from them.
 
     python -m experiments.publish mario_iggy runs/seed0 runs/seed1 runs/seed2
-    python -m experiments.publish                    # only the tables, from what is kept
+    python -m experiments.publish                    # only tables and figure, from what is kept
 
 Copies config, environment and results of each run to docs/results/NAME/SEED/, and what was measured
 of it later.
@@ -18,17 +18,24 @@ from flowjax_inv.report.readme import (
     aligned_table,
     images_table,
     replace_between_markers,
-    results_table,
     turned_table,
 )
+from flowjax_inv.report.readme_sprites import (
+    discovery_table,
+    modes_table,
+    results_table,
+    rotation_distances,
+)
 
-__all__ = ["main", "publish", "readme_with_table"]
+__all__ = ["draw", "main", "publish", "readme_with_table"]
 
 ROOT = Path(__file__).parents[1]
 _KEPT = ("config.json", "environment.json", "results.json")
 _KEPT_IF_THERE = ("robustness.json", "alignment_*.json", "card.json")
 _TABLES = {
     "results": results_table,
+    "modes": modes_table,
+    "discovery": discovery_table,
     "images": images_table,
     "turned": turned_table,
     "aligned": aligned_table,
@@ -73,6 +80,17 @@ def readme_with_table(readme: str, results: Path) -> str:
     return readme
 
 
+def draw(results: Path, folder: Path) -> None:
+    """Draw what the tables show less well: rotation_distance.png, if there are runs for it."""
+    curves = rotation_distances(results)
+    if curves:
+        # Matplotlib takes a second to import.
+        from flowjax_inv.report.discovery import distance_against_half_range
+        from flowjax_inv.report.rendering import as_png
+
+        (folder / "rotation_distance.png").write_bytes(as_png(distance_against_half_range(curves)))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Publish the runs named on the command line, and write the README's tables."""
     parser = argparse.ArgumentParser(
@@ -92,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         leave(error)
     else:
         readme.write_text(text, encoding="utf-8")
+        draw(results, ROOT / "docs")
         print(f"tables in {readme.name}: {len(list(results.glob('*/*/results.json')))} runs")
 
 

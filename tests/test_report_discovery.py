@@ -63,13 +63,14 @@ def test_entries_without_the_rotations_among_them_are_not_drawn() -> None:
 
 def test_distances_are_joined_by_method_in_the_order_of_ranges() -> None:
     figure = discovery.distance_against_half_range(
-        {"flow": [(40.0, 0.1), (20.0, 0.05)], "fixed": [(37.0, 0.38)]}
+        {"two": {"flow": [(40.0, 0.1), (20.0, 0.05)], "fixed": [(37.0, 0.38)]}, "six": {}}
     )
     lines = figure.axes[0].get_lines()
     assert [line.get_label() for line in lines] == ["flow", "fixed"]
     np.testing.assert_allclose(np.asarray(lines[0].get_xydata()), [[20.0, 0.05], [40.0, 0.1]])
+    assert [panel.get_title() for panel in figure.axes] == ["two", "six"]
     with pytest.raises(MissingArrayError, match="no run here measured"):
-        discovery.distance_against_half_range({"flow": []})
+        discovery.distance_against_half_range({"": {"flow": []}})
 
 
 @pytest.mark.slow

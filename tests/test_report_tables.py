@@ -9,7 +9,7 @@ import pytest
 from finished_run import GOOD
 
 from experiments import publish
-from flowjax_inv.report import formats, readme, tables
+from flowjax_inv.report import formats, readme, readme_sprites, tables
 from flowjax_inv.transforms import Affine, Crop, Decoupled
 
 ALARM_WORDS = ("Not finite", "Collapse", "Saturation", "Runaway")
@@ -187,35 +187,65 @@ def test_results_table_has_mean_and_deviation(tmp_path: Path) -> None:
         tmp_path, "augerino|x", 0, true_half_range_degrees=45, test_accuracy=0.975,
         kolmogorov_distance=0.1234,
     )  # fmt: skip
-    header, rule, augerino, flow = readme.results_table(tmp_path).split("\n")
+    header, rule, augerino, flow = readme_sprites.results_table(tmp_path).split("\n")
     assert header == (
-        "| run | seeds | half-range (°) | true (°) | outside (%) | other class (%) | "
-        "Kolmogorov | Wasserstein (°) | test accuracy (%) | averaged accuracy (%) | minutes |"
+        "| run | seeds | half-range (°) | true (°) | reached (%) | outside (%) | other class (%) | "
+        "Kolmogorov | Wasserstein (°) | test accuracy (%) | averaged accuracy (%) | minutes | "
+        "command |"
     )
     assert rule.count("|") == header.count("|")
     # Deviations with n - 1: of 86, 88, 90 it is 2; of 1, 2, 3 it is 1.
     assert flow == (
-        "| flow | 3 | 88.0 ± 2.0 | 90.0 | 2.0 ± 1.0 | – | – | – | 100.0 ± 0.0 | – | 2.0 ± 0.0 |"
+        "| flow | 3 | 88.0 ± 2.0 | 90.0 | – | 2.0 ± 1.0 | – | – | – | 100.0 ± 0.0 | – | "
+        "2.0 ± 0.0 | – |"
     )
-    assert augerino == "| augerino\\|x | 1 | – | 45.0 | – | – | 0.123 | – | 97.5 | – | – |"
+    assert augerino == "| augerino\\|x | 1 | – | 45.0 | – | – | – | 0.123 | – | 97.5 | – | – | – |"
 
 
 def test_results_table_says_how_many_seeds_have_a_figure(tmp_path: Path) -> None:
     write_results(tmp_path, "flow", 0, test_accuracy=0.9, outside_share=math.nan)
     write_results(tmp_path, "flow", 1, true_half_range_degrees=90.0)
-    line = readme.results_table(tmp_path).split("\n")[2]
+    line = readme_sprites.results_table(tmp_path).split("\n")[2]
     assert line == (
-        "| flow | 2 | – | 90.0 (1 of 2) | not finite | – | – | – | 90.0 (1 of 2) | – | – |"
+        "| flow | 2 | – | 90.0 (1 of 2) | – | not finite | – | – | – | 90.0 (1 of 2) | – | – | – |"
     )
 
 
 def test_results_table_refuses_nothing_and_nonsense(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no NAME/SEED/results\.json; copy"):
-        readme.results_table(tmp_path)
+        readme_sprites.results_table(tmp_path)
     write_results(tmp_path, "flow", 0)
     (tmp_path / "flow" / "0" / "results.json").write_text("{")
     with pytest.raises(ValueError, match=r"results\.json is not JSON"):
-        readme.results_table(tmp_path)
+        readme_sprites.results_table(tmp_path)
+
+
+def test_sprites_have_three_tables(tmp_path: Path) -> None:
+    command = "python -m experiments.run --config=experiments/rotation_discovery.py"
+    for name, alpha, half in (("flow", 0.1, 40.0), ("flow_alpha0.01", 0.01, 20.0)):
+        for seed, distance in ((0, 0.25), (1, 0.75)):
+            config = {
+                "controller": {"value": alpha}, "transform": {"entries": "bd"},
+                "command": f"{command} --config.controller.value={alpha} --config.seed={seed}",
+            }  # fmt: skip
+            write_results(
+                tmp_path, name, seed, config, true_half_range_degrees=45.0,
+                half_range_degrees=half, rotation_distance=distance,
+            )  # fmt: skip
+    write_results(tmp_path, "plain", 0, true_half_range_degrees=90.0)
+    write_results(tmp_path, "three", 0, true_half_range_degrees=30.0, valley_ratio=0.125)
+    assert _rows(readme_sprites.results_table(tmp_path)) == ["plain"]
+    assert _rows(readme_sprites.modes_table(tmp_path)) == ["three"]
+    table = readme_sprites.discovery_table(tmp_path)
+    assert _rows(table) == ["flow_alpha0.01", "flow"]  # alphas of a curve are in order
+    assert f"| 2 | 20.0 ± 0.0 | 0.500 ± 0.354 | – | – | – | – | – | `{command} " in table
+    assert readme_sprites.rotation_distances(tmp_path) == {
+        "2 free entries": {"flow": [(20.0, 0.5), (40.0, 0.5)]}
+    }
+
+
+def _rows(table: str) -> list[str]:
+    return [line.split(" |")[0].removeprefix("| ") for line in table.split("\n")[2:]]
 
 
 MNIST = {"data": {"name": "mnist"}, "train": {"epochs": 4}}
@@ -254,14 +284,14 @@ def test_images_table_has_rule_note_and_command(tmp_path: Path) -> None:
         f"`{RUN}` |"
     )
     assert below == "[1] re-encoded as JPEG: not the official CIFAR-10."
-    assert [line.split(" |")[0] for line in readme.results_table(tmp_path).split("\n")[2:]] == [
-        "| sprites"
-    ]
+    assert [
+        line.split(" |")[0] for line in readme_sprites.results_table(tmp_path).split("\n")[2:]
+    ] == ["| sprites"]
 
 
 def test_a_table_without_runs_is_empty(tmp_path: Path) -> None:
     write_results(tmp_path / "images", "mnist", 0, MNIST, **IMAGES)
-    assert readme.results_table(tmp_path / "images") == ""
+    assert readme_sprites.results_table(tmp_path / "images") == ""
     write_results(tmp_path / "sprites", "flow", 0, true_half_range_degrees=90.0)
     assert readme.images_table(tmp_path / "sprites") == ""
 

@@ -133,7 +133,7 @@ def _sections(
                 "How far from turns, at what range?",
                 "Every dot is a run: how far its samples are from the nearest rotation, beside the "
                 "range of turns it learned. A wider density is further off; lower is better.",
-                lambda: discovery.distance_against_half_range(distances),
+                lambda: discovery.distance_against_half_range({"": distances}),
             ),
         )
     for title, caption, draw in plots:

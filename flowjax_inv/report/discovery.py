@@ -79,33 +79,44 @@ def sampled_entries(evaluation: Arrays, rows: int = 4, points: int = 600) -> Fig
     return figure
 
 
-def distance_against_half_range(methods: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+def distance_against_half_range(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+) -> Figure:
     """Draw the distance to the nearest rotation against the learned half-range, per method.
 
     Args:
-        methods: names to (half-range in degrees, median distance) of their runs.
+        panels: titles to names of methods to (half-range in degrees, median distance) of their
+            runs.
 
     Returns:
-        Figure: lower is better at any half-range; runs of a method are joined in its order.
+        Figure, one panel beside the other: lower is better at any half-range; runs of a method are
+        joined in its order.
 
     Raises:
         MissingArrayError: if no run has both figures.
     """
-    if not any(methods.values()):
+    if not any(runs for methods in panels.values() for runs in methods.values()):
         raise MissingArrayError("no run here measured its distance to rotations")
-    figure = Figure(figsize=(8, 4.8), layout="constrained")
-    panel = figure.subplots()
-    for i, (name, runs) in enumerate(methods.items()):
-        x, y = np.array(sorted(runs)).T if runs else (np.zeros(0), np.zeros(0))
-        style: dict[str, Any] = {"color": CYCLE[i % 8], "marker": MARKERS[i % 8]}
-        panel.plot(x, y, label=plain(name), linewidth=1.3, markersize=5, **style)
-    panel.set(
-        xlabel="learned half-range of turns (degrees)",
-        ylabel="relative distance to the nearest rotation (median)",
-        xlim=(0, None),
-        ylim=(0, None),
+    figure = Figure(
+        figsize=(8 if len(panels) == 1 else 5.5 * len(panels), 4.8), layout="constrained"
     )
-    panel.grid(alpha=0.25)
-    panel.spines[["top", "right"]].set_visible(False)
-    figure.legend(frameon=False, ncols=4, loc="outside upper center")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    names = list(dict.fromkeys(name for methods in panels.values() for name in methods))
+    for panel, (title, methods) in zip(axes, panels.items(), strict=True):
+        for name, runs in methods.items():
+            i = names.index(name)  # a method has one colour in all panels
+            x, y = np.array(sorted(runs)).T if runs else (np.zeros(0), np.zeros(0))
+            style: dict[str, Any] = {"color": CYCLE[i % 8], "marker": MARKERS[i % 8]}
+            panel.plot(x, y, label=plain(name), linewidth=1.3, markersize=5, **style)
+        panel.set(
+            title=title,
+            xlabel="learned half-range of turns (degrees)",
+            xlim=(0, None),
+            ylim=(0, None),
+        )
+        panel.grid(alpha=0.25)
+        panel.spines[["top", "right"]].set_visible(False)
+        if methods:
+            panel.legend(frameon=False)
+    axes[0].set_ylabel("relative distance to the nearest rotation (median)")
     return figure

@@ -1,42 +1,25 @@
-"""The results tables of the README, in markdown, made from the runs kept below a folder.
+"""The README's tables of real images, in markdown, made from the runs kept below a folder.
 
 Every row is mean ± sample standard deviation (n - 1) over seeds, no spread for one seed. A figure
 that only some seeds have says how many, a figure that none has is a dash.
 """
 
-import shlex
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flowjax_inv.report.formats import ARC_SHARE, MISSING, averaged_by, markdown_line, spread
-from flowjax_inv.report.reading import flat, read_object
-from flowjax_inv.report.tables import has_density, method_name, verdict
+from flowjax_inv.report.kept import read_by_name, read_kept
+from flowjax_inv.report.tables import has_density, method_name
 
 __all__ = [
     "aligned_table",
     "images_table",
     "replace_between_markers",
-    "results_table",
     "turned_table",
 ]
 
-_POSE_COLUMNS = (  # head, name in results.json, factor, decimals
-    ("half-range (°)", "half_range_degrees", 1.0, 1),
-    ("true (°)", "true_half_range_degrees", 1.0, 1),
-    ("outside (%)", "outside_share", 100.0, 1),
-    ("other class (%)", "other_class_share", 100.0, 1),
-    ("Kolmogorov", "kolmogorov_distance", 1.0, 3),
-    ("Wasserstein (°)", "wasserstein_degrees", 1.0, 1),
-    ("rotation distance", "rotation_distance", 1.0, 3),
-    ("mean-shift (°)", "straightened_std_degrees", 1.0, 1),
-    ("test accuracy (%)", "test_accuracy", 100.0, 1),
-    ("averaged accuracy (%)", "test_accuracy_averaged", 100.0, 1),
-    ("minutes", "seconds", 1 / 60, 1),
-)
-_ONLY_WHERE_THERE = ("rotation_distance", "straightened_std_degrees")
 _IMAGE_HEADS = (
     "run", "method", "data", "seeds", "paper (%)", "averaged accuracy (%)", "plain accuracy (%)",
     "entropy (nats)", "rotation (°)", "arcs", "minutes", "command",
@@ -49,48 +32,6 @@ _NUMERIC = (
     "rotation (°)",
     "minutes",
 )
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """The runs of one name, one per seed: their results and configs, in the same order."""
-
-    name: str
-    results: list[Mapping[str, Any]]
-    configs: list[Mapping[str, Any]]
-
-    @property
-    def poses_known(self) -> bool:
-        return any("true_half_range_degrees" in seed for seed in self.results)
-
-
-def results_table(root: Path) -> str:
-    """Make the table of the runs whose true half-range is known, one row per NAME.
-
-    Args:
-        root: the folder of `NAME/SEED/results.json`, normally `docs/results`.
-
-    Returns:
-        Markdown, without a final line break; empty if there are only other runs.
-
-    Raises:
-        ValueError: if there is no such file, or one of them is not a JSON object.
-    """
-    kept = [runs for runs in _read(root) if runs.poses_known]
-    columns = [
-        column
-        for column in _POSE_COLUMNS
-        if column[1] not in _ONLY_WHERE_THERE
-        or any(column[1] in s for r in kept for s in r.results)
-    ]
-    judged = any("invariance_found" in seed for runs in kept for seed in runs.results)
-    heads = ["run", "seeds", *(column[0] for column in columns), *["turns"] * judged]
-    lines = [markdown_line(heads), "|---|" + "---:|" * (len(heads) - 1)]
-    for runs in kept:
-        cells = [runs.name, str(len(runs.results))]
-        cells += [spread(runs.results, key, factor, digits) for _, key, factor, digits in columns]
-        lines.append(markdown_line([*cells, *[verdict(runs.results)] * judged]))
-    return "\n".join(lines) if kept else ""
 
 
 def images_table(root: Path) -> str:
@@ -110,7 +51,7 @@ def images_table(root: Path) -> str:
         ValueError: if there is no results.json at all, a file is not a JSON object, or the seeds
             of one name differ in more than their seed.
     """
-    kept = [runs for runs in _read(root) if not runs.poses_known]
+    kept = [runs for runs in read_kept(root) if not runs.have("true_half_range_degrees")]
     known = {key for runs in kept for seed in runs.results for key in seed}
     turned = "half_range_rotation" in known
     followed = any(key.startswith(ARC_SHARE) for key in known)
@@ -118,12 +59,11 @@ def images_table(root: Path) -> str:
     heads = [head for head in _IMAGE_HEADS if head not in absent]
     rows = []
     for runs in kept:
-        _refuse_mixture(runs)
+        runs.refuse_mixture()
         first, config = runs.results[0], runs.configs[0]
         method, none = method_name(first), not has_density(first)
         data = str((config.get("data") or {}).get("name") or MISSING)
         note = str(first.get("data_note") or "")
-        command = _without_seed(str(config.get("command", "")))
         if "test_error_degrees" in first:
             averaged, plain = (
                 f"{spread(runs.results, f'test_error_degrees{which}', 1.0, 2)}° off"
@@ -147,7 +87,7 @@ def images_table(root: Path) -> str:
             *[MISSING if none else spread(runs.results, "half_range_rotation", 1.0, 2)] * turned,
             *[_arcs(runs.results)] * followed,
             spread(runs.results, "seconds", 1 / 60, 1),
-            f"`{command}`" if command else MISSING,
+            f"`{runs.command}`" if runs.command else MISSING,
         ]
         rows.append(((data, not none, method, runs.name), note, cells))
     rows.sort()
@@ -176,7 +116,7 @@ def turned_table(root: Path) -> str:
     Returns:
         Markdown, without a final line break; empty if there are no such files.
     """
-    kept = _by_name(root, "robustness.json")
+    kept = read_by_name(root, "robustness.json")
     lines = [markdown_line(_TURNED_HEADS), "|---|---:|---|" + "---:|" * (len(_TURNED_HEADS) - 3)]
     for name, seeds in kept.items():
         for way in sorted(seeds[0]["ways"], key=lambda way: (way != "plain", way)):
@@ -227,7 +167,9 @@ def aligned_table(root: Path) -> str:
         Markdown, without a final line break; empty if there are no such files.
     """
     files = sorted({path.name for path in root.glob("*/*/alignment_*.json")})
-    kept = {(name, file): seeds for file in files for name, seeds in _by_name(root, file).items()}
+    kept = {
+        (name, file): seeds for file in files for name, seeds in read_by_name(root, file).items()
+    }
     names = [row["class"] for seeds in kept.values() for row in seeds[0]["classes"]]
     names = list(dict.fromkeys(names))
     heads = ["run", "seeds", "turned by", "what", *names]
@@ -248,14 +190,6 @@ def aligned_table(root: Path) -> str:
             lines.append(markdown_line([name, str(len(seeds)), by, "turns left (°)", *left]))
         lines.append(markdown_line([name, str(len(seeds)), by, "deviation per pixel", *deviation]))
     return "\n".join(lines) if kept else ""
-
-
-def _by_name(root: Path, pattern: str) -> dict[str, list[dict[str, Any]]]:
-    """Read the objects NAME/SEED/PATTERN, seeds in order, by name."""
-    kept: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(root.glob(f"*/*/{pattern}")):
-        kept.setdefault(path.parent.parent.name, []).append(read_object(path))
-    return kept
 
 
 def _arcs(seeds: list[Mapping[str, Any]]) -> str:
@@ -288,51 +222,3 @@ def replace_between_markers(text: str, table: str, name: str = "results") -> str
         )
     head, rest = text.split(begin)
     return f"{head}{begin}\n{table.strip()}\n{end}{rest.split(end)[1]}"
-
-
-def _read(root: Path) -> list[_Kept]:
-    """Read all runs, ordered by name and seed folder."""
-    kept: dict[str, _Kept] = {}
-    for path in sorted(root.glob("*/*/results.json")):
-        name = path.parent.parent.name
-        runs = kept.setdefault(name, _Kept(name, [], []))
-        config = path.parent / "config.json"
-        runs.results.append(read_object(path))
-        runs.configs.append(read_object(config) if config.is_file() else {})
-    if not kept:
-        raise ValueError(
-            f"{root} holds no NAME/SEED/results.json; copy the results.json of finished runs there"
-        )
-    return list(kept.values())
-
-
-def _refuse_mixture(runs: _Kept) -> None:
-    """Refuse a mean over runs that are not the same experiment."""
-    said = ("method", "data_note", "evaluation_rule", "evaluation_average")
-    # The command also names the seed, and may spell the same config in other words.
-    what = [
-        {key: value for key, value in flat(config).items() if key not in ("command", "seed")}
-        | {f"results: {key}": results.get(key) for key in said}
-        for config, results in zip(runs.configs, runs.results, strict=True)
-    ]
-    for other in what[1:]:
-        differing = sorted(k for k in what[0] | other if what[0].get(k) != other.get(k))
-        if differing:
-            raise ValueError(
-                f"the runs of {runs.name} differ in {', '.join(differing)}; publish runs that "
-                "differ in more than their seed under names of their own"
-            )
-
-
-def _without_seed(command: str) -> str:
-    """Leave the seed and the folder out of a command, written --name=value or --name value."""
-    kept: list[str] = []
-    words = iter(shlex.split(command))
-    for word in words:
-        name, separator, _ = word.partition("=")
-        if word.startswith("-") and name.lstrip("-") in ("config.seed", "workdir"):
-            if not separator:
-                next(words, None)
-            continue
-        kept.append(word)
-    return shlex.join(kept)
