@@ -7,16 +7,16 @@ to either side. The verdict of a run, for every method alike: an invariance coun
 learned half-range moves the rim of the picture by more than a pixel.
 Rivals: --config.distribution.name=augerino, and so on.
 
-Variants: none, minutes on two CPU cores; `:smoke`, seconds, to see that it runs.
+Variants: none or `:cpu`, minutes on two CPU cores; `:smoke`, seconds, to see that it runs.
 """
 
 from experiments import defaults, mario_iggy, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:
-    """Return the config of a variant: "" or "smoke"."""
-    recipes.check_variant(variant, ("smoke",))
-    config = mario_iggy.get_config(variant or "rivals")
+    """Return the config of a variant: "", "cpu" or "smoke"."""
+    recipes.check_variant(variant, ("cpu", "smoke"))
+    config = mario_iggy.get_config("smoke" if variant == "smoke" else "rivals")
     config.data.sectors, config.data.train_size, config.data.test_size = 360, 14_400, 720
     config.evaluation.poses, config.train.epochs = 10, 10
     config.objective.burn_in_epochs = 4  # until degrees are told apart

@@ -8,16 +8,16 @@ The classifier learns as in cifar10.py:cpu, without a view, and then stays as it
 learns from the images alone, taken as upright and turned by any angle: -log g(-dT; A_dT I). 5,000
 training images stay out of both, for the gate.
 
-Variants: none, CIFAR-10 on two cores; `:mnist`, MNIST's digits; `:digits`, printed ones, made
-here; `:smoke`, to see that it runs.
+Variants: none or `:cpu`, CIFAR-10 on two cores; `:mnist`, MNIST's digits; `:digits`, printed ones,
+made here; `:smoke`, to see that it runs.
 """
 
 from experiments import cifar10, defaults, mnist, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:
-    """Return the config of a variant: "", "mnist", "digits" or "smoke"."""
-    recipes.check_variant(variant, ("mnist", "digits", "smoke"))
+    """Return the config of a variant: "", "cpu", "mnist", "digits" or "smoke"."""
+    recipes.check_variant(variant, ("cpu", "mnist", "digits", "smoke"))
     config = (mnist if variant in ("mnist", "digits") else cifar10).get_config("cpu")
     config.paper = ""
     config.transform.subgroup = "rotation"

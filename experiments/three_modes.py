@@ -4,15 +4,15 @@
 
 The classes alternate round the circle and touch: what lies between two arcs of one is an arc of the
 other (the flow paper's Figure 3d). Rivals: --config.distribution.name=instaaug, and so on.
-Variants: none, minutes on two CPU cores; `:smoke`, seconds, to see that it runs.
+Variants: none or `:cpu`, minutes on two CPU cores; `:smoke`, seconds, to see that it runs.
 """
 
 from experiments import defaults, mario_iggy, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:
-    """Return the config of a variant: "" or "smoke"."""
-    recipes.check_variant(variant, ("smoke",))
+    """Return the config of a variant: "", "cpu" or "smoke"."""
+    recipes.check_variant(variant, ("cpu", "smoke"))
     config = mario_iggy.get_config(variant)
     config.data.modes, config.data.half_range_degrees = 3, 30.0
     if variant == "smoke":

@@ -67,10 +67,12 @@ def test_defaults_agree_with_the_classes() -> None:
 def test_every_variant_is_a_valid_config(path: str) -> None:
     source = (ROOT / path).read_text()
     variants = set(re.findall(r"`:(\w+)`", ast.get_docstring(ast.parse(source)) or ""))
-    assert "smoke" in variants
+    assert {"cpu", "smoke"} <= variants
     module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
     for variant in {"", *variants}:
         defaults.check(module.get_config(variant))
+    if "none or `:cpu`" in source:
+        assert module.get_config("cpu") == module.get_config()
 
 
 def test_fields_are_locked() -> None:
@@ -159,7 +161,7 @@ BAD_LINES = [
     (["--config"], "--config is missing; available"),
     (["--config=experiments/mario.py"], "experiments/mario.py is not a file; available: exp"),
     (["--config=experiments/build.py"], "experiments/build.py has no get_config"),
-    ([CONFIG + ":samll"], 'variant "samll" is unknown; allowed: paper, rivals, rotation, smoke'),
+    ([CONFIG + ":samll"], 'variant "samll" is unknown; allowed: cpu, paper, rivals, rotation,'),
     ([CONFIG, "--config.train.epoch=3"], "no field train.epoch; did you mean train.epochs"),
     ([CONFIG, "--config.distribution.layer=3"], "did you mean distribution.layers"),
     ([CONFIG, "--noconfig.train.shufle"], "no field train.shufle; did you mean train.shuffle"),

@@ -96,7 +96,8 @@ def rotation_distances(root: Path) -> dict[str, dict[str, list[tuple[float, floa
         root: as of `results_table`.
 
     Returns:
-        Titles ("2 free entries") to NAMEs, without what all begin with, to (half-range in degrees, distance), means over seeds.
+        Titles ("2 free entries") to NAMEs, without what all begin with, to (half-range in degrees,
+        distance), means over seeds.
     """
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for runs in sorted(_of(root, _has_distances), key=_by_curve):
