@@ -78,8 +78,8 @@ def _sections(found: Mapping[str, Any], folder: Path) -> list[Section]:
                 "The invariance bound beside what was measured",
                 "Each dot is a test image turned by some angle: how far its averaged prediction "
                 "moved at most, and how far it may move by the density alone, whatever the "
-                "classifier. The bound does not know of blurred or lost pixels, so dots just "
-                "above the line are possible.",
+                "classifier. The bound holds where turning twice is turning once. Of a turned "
+                "picture corners are lost and pixels blurred: dots above the line are that.",
                 bounds,
             )
         )
