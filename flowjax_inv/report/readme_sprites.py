@@ -52,7 +52,7 @@ _DISTANCES: _Columns = (
     ("Wasserstein (°)", "wasserstein_degrees", 1.0, 1),
     *_END,
 )
-_ONLY_WHERE_THERE = ("straightened_std_degrees",)
+_ONLY_WHERE_THERE = ("straightened_std_degrees",)  # no column where no run has it
 
 
 def results_table(root: Path) -> str:
@@ -147,11 +147,14 @@ def _of(root: Path, wanted: Callable[[Kept], bool]) -> list[Kept]:
 
 
 def _table(kept: list[Kept], columns: _Columns, *, alpha: bool = False) -> str:
-    """Make a table of one row per NAME; what no run has measured is no column."""
+    """Make a table of one row per NAME."""
     if not kept:
         return ""
-    always = [key for _, key, *_ in columns if key not in _ONLY_WHERE_THERE]
-    columns = tuple(c for c in columns if c[1] in always or any(runs.have(c[1]) for runs in kept))
+    columns = tuple(
+        column
+        for column in columns
+        if column[1] not in _ONLY_WHERE_THERE or any(runs.have(column[1]) for runs in kept)
+    )
     judged = any(runs.have("invariance_found") for runs in kept)
     numeric = [*["alpha"] * alpha, "seeds", *(head for head, *_ in columns)]
     heads = ["run", *numeric, *["turns"] * judged, "command"]
