@@ -1,7 +1,7 @@
-"""Keep the figures of finished runs; write the README's tables and draw a figure from them.
+"""Keep the figures of finished runs; write the README's tables and draw pictures from them.
 
     python -m experiments.publish mario_iggy runs/seed0 runs/seed1 runs/seed2
-    python -m experiments.publish                    # only tables and figure, from what is kept
+    python -m experiments.publish                    # only tables and pictures, of what is kept
 
 Copies config, environment and results of each run to docs/results/NAME/SEED/, and what was measured
 of it later.
@@ -81,14 +81,26 @@ def readme_with_table(readme: str, results: Path) -> str:
 
 
 def draw(results: Path, folder: Path) -> None:
-    """Draw what the tables show less well: rotation_distance.png, if there are runs for it."""
+    """Draw what the tables show less well.
+
+    Args:
+        results: docs/results. NAME/SEED/turned.png and gates.png are written there, for runs with
+            gates: accuracy over the angle, and what it costs upright pictures.
+        folder: of rotation_distance.png, if there are runs for it.
+    """
+    # Matplotlib takes a second to import.
+    from flowjax_inv.report import discovery, turned
+    from flowjax_inv.report.rendering import as_png
+
     curves = rotation_distances(results)
     if curves:
-        # Matplotlib takes a second to import.
-        from flowjax_inv.report.discovery import distance_against_half_range
-        from flowjax_inv.report.rendering import as_png
-
-        (folder / "rotation_distance.png").write_bytes(as_png(distance_against_half_range(curves)))
+        picture = as_png(discovery.distance_against_half_range(curves))
+        (folder / "rotation_distance.png").write_bytes(picture)
+    for path in results.glob("*/*/robustness.json"):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["gates"]:
+            path.with_name("turned.png").write_bytes(as_png(turned.accuracies(found)))
+            path.with_name("gates.png").write_bytes(as_png(turned.gate_curve(found)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

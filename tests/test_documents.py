@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,10 @@ def test_publish_copies_and_refuses(tmp_path: Path) -> None:
     assert not (tmp_path / "rotation_distance.png").exists()  # no run is about that
 
 
-def test_publish_draws_distances(tmp_path: Path) -> None:
-    publish.draw(ROOT / "docs" / "results", tmp_path)
-    assert (tmp_path / "rotation_distance.png").stat().st_size > 10_000
+def test_publish_draws(tmp_path: Path) -> None:
+    for name in ("discovery_2_flow", "poses_cifar10"):
+        kept = ROOT / "docs" / "results" / name
+        shutil.copytree(kept, tmp_path / name, ignore=shutil.ignore_patterns("*.png"))
+    publish.draw(tmp_path, tmp_path)
+    for picture in ("rotation_distance", "poses_cifar10/0/turned", "poses_cifar10/0/gates"):
+        assert (tmp_path / f"{picture}.png").stat().st_size > 10_000
