@@ -117,6 +117,7 @@ def test_publish_copies_and_refuses(tmp_path: Path) -> None:
     assert not (tmp_path / "rotation_distance.png").exists()  # no run is about that
 
 
+@pytest.mark.slow
 def test_publish_draws(tmp_path: Path) -> None:
     for name in ("discovery_2_flow", "poses_cifar10"):
         kept = ROOT / "docs" / "results" / name

@@ -276,6 +276,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fields", "text"), REFUSED, ids=[text[:20] for _, text in REFUSED])
 def test_what_is_refused_leaves_an_empty_folder(fields: dict, text: str, tmp_path: Path) -> None:
     """So that the same command, mended, finds nothing of another config there."""

@@ -200,6 +200,7 @@ def test_one_failure_is_told_and_the_rest_goes_on(
     assert "Traceback" in told(tmp_path)["seed=1"]["traceback"], "nobody expected this one"
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_goes_on_and_skips_what_is_finished(
     tmp_path: Path, trainer: Trainer, capsys: pytest.CaptureFixture[str]
 ) -> None:
