@@ -135,7 +135,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
         transform=transform,
         classifier=build.network(config, "classifier", classes=classes),
         distribution=distribution,
-        objective=build.objective(config, distribution),
+        objective=build.objective(config, distribution, transform),
         optimizer=build.optimizer(config, total_steps=total, steps_per_epoch=per_epoch),
         controller=build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch),
         epoch_steps=per_epoch,

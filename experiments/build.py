@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from experiments.defaults import FIELDS, Config, did_you_mean
-from flowjax_inv import controllers, networks, transforms
+from flowjax_inv import controllers, networks, training, transforms
 from flowjax_inv.data import digits, sprites, stored, user_pictures, variants
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
@@ -29,7 +29,6 @@ from flowjax_inv.distributions.gaussian import ConditionalGaussian
 from flowjax_inv.feed import Feed
 from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
-from flowjax_inv.training import Controller
 
 __all__ = [
     "CONTROLLERS",
@@ -248,7 +247,7 @@ def _embedding(config: Config, classes: int) -> nn.Module:
     return networks.Noisy(embed, section.noise) if section.noise else embed
 
 
-def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> Controller:
+def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> training.Controller:
     """Return the controller of alpha of `config.controller`."""
     cls = _look_up(CONTROLLERS, config.controller.name, "controller.name")
     fields = _fields(cls, config, "controller")
@@ -257,15 +256,19 @@ def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> Con
     return cls(**fields | {name: count for name, count in counts.items() if name in declared})
 
 
-def objective(config: Config, chosen: ConditionalDistribution) -> Objective:
-    """Return the objective of `config.objective`.
+def objective(
+    config: Config, chosen: ConditionalDistribution, moved: transforms.Transform
+) -> Objective:
+    """Return the objective of `config.objective`, if that distribution and transform serve it.
 
     The views of a point mass are all alike: one stands for all, with the same loss.
     """
     fields = _fields(Objective, config, "objective")
     if not chosen.has_density:
         fields |= {"copies": 1, "copies_per_chunk": 0}
-    return Objective(**fields)
+    made = Objective(**fields)
+    training.check_objective(chosen, moved, made)
+    return made
 
 
 def optimizer(
@@ -325,8 +328,14 @@ def _rate(section: Config, total_steps: int, steps_per_epoch: int) -> optax.Sche
         rate = optax.cosine_decay_schedule(start, rest, section.final_fraction)
     elif section.schedule == "step":
         every = section.decay_epochs * steps_per_epoch
-        drops = {at - warmup: section.decay_factor for at in range(every, total_steps, every)}
+        drops = {at: section.decay_factor for at in range(every, total_steps, every)}
         rate = optax.piecewise_constant_schedule(start, drops)
+        if warmup:  # a drop that falls into it counts from its own step on
+            warm = optax.linear_schedule(0.0, start, warmup)
+            share = optax.piecewise_constant_schedule(1.0, drops)
+            return optax.join_schedules(
+                [lambda step: warm(step) * share(step), lambda step: rate(step + warmup)], [warmup]
+            )
     else:
         rate = optax.constant_schedule(start)
     if not warmup:

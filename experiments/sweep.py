@@ -195,7 +195,7 @@ def _check(config: defaults.Config) -> None:
     transform = build.transform(config)
     build.network(config, "classifier", classes=1)
     distribution = build.distribution(config, transform, classes=1)
-    build.objective(config, distribution)
+    build.objective(config, distribution, transform)
     build.optimizer(config, total_steps=1, steps_per_epoch=1)
     build.controller(config, total_steps=1, steps_per_epoch=1)
 

@@ -208,7 +208,7 @@ class PatientBand:
         most_factors: how many factors alpha may move either way.
 
     Raises:
-        ValueError: if low > high, or factor is not above 1.
+        ValueError: if low > high, value is not above 0, or factor not above 1.
     Source: InstaAug's code (scheduler.py), which looks at the entropy of the *test* set.
     """
 
@@ -221,9 +221,11 @@ class PatientBand:
     most_factors: int = 50
 
     def __post_init__(self) -> None:
-        """Refuse a band upside down, and a factor that would turn it round."""
+        """Refuse a band upside down, and what would turn it round or hold alpha at 0."""
         if not self.low <= self.high:
             raise ValueError(f"band is [{self.low}, {self.high}]; low must not exceed high.")
+        if not self.value > 0:
+            raise ValueError(f"value is {self.value}; want above 0: alpha moves by factors alone.")
         if not self.factor > 1:
             raise ValueError(f"factor is {self.factor}; want above 1.")
 

@@ -236,6 +236,24 @@ def test_good_command_lines(arguments, monkeypatch) -> None:
     check_arguments(["run.py", *arguments])
 
 
+def test_drops_and_warm_up_of_a_step_schedule() -> None:
+    """rate(step) = base min(step / warm-up, 1) factor^drops, wherever the drops fall."""
+    config = defaults.get_config()
+    section = config.optimizer.classifier
+    section.name, section.momentum, section.learning_rate = "sgd", 0.0, 0.5
+    section.schedule, section.decay_epochs, section.decay_factor = "step", 1, 0.5
+    section.warmup_steps = 10
+    optimizer = build.optimizer(config, total_steps=16, steps_per_epoch=4)
+    params = {"classifier": np.ones(2), "distribution": np.ones(2)}
+    state, rates = optimizer.init(params), []
+    for _ in range(16):
+        updates, state = optimizer.update(params, state, params)
+        rates.append(-float(updates["classifier"][0]))
+    step = np.arange(16)
+    wanted = 0.5 * np.minimum(step / 10, 1) * 0.5 ** (step // 4)
+    np.testing.assert_allclose(rates, wanted, rtol=1e-5)
+
+
 def test_every_choice_is_in_its_table() -> None:
     for field, table in (
         ("classifier", build.NETWORKS),

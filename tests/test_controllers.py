@@ -77,11 +77,12 @@ def test_patient_band_moves_alpha_by_so_many_factors_at_most() -> None:
     [
         ({"low": 2, "high": 1}, r"band is \[2, 1\]; low must not exceed high"),
         ({"low": 0, "high": 1, "factor": 1.0}, "factor is 1.0; want above 1"),
+        ({"low": 0, "high": 1, "value": 0.0}, "value is 0.0; want above 0"),
     ],
 )
 def test_patient_band_refusals(fields, text) -> None:
     with pytest.raises(ValueError, match=text):
-        PatientBand(value=0.2, **fields)
+        PatientBand(**{"value": 0.2} | fields)
 
 
 def test_constant() -> None:

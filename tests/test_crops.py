@@ -479,6 +479,12 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: lrp(levels=(4, -1)), r"levels=\(4, -1\) .*want one or more of 0, 1, 2, 3, -1"),
     (lambda: lrp(sizes=(0.5,)), r"sizes=\(0.5,\) for levels=\(1, -1\); give one number per level"),
     (lambda: lrp(level_bias=(1.0,) * 3), r"level_bias=\(1.0, 1.0, 1.0\) for levels=\(1, -1\)"),
+    (lambda: lrp(sizes=(0.1, 1.0)), "level 1 has crops of size 0.1; the transform allows 0.25"),
+    (
+        lambda: fresh(lrp(levels=(0, 1), sizes=(0.5, 0.5))),
+        r"levels=\(0, 1\) with sizes=\(0.5, 0.5\) have crops in common",
+    ),
+    (lambda: flow_lrp(gumbel="score"), 'gumbel is "score"; FlowLRP scores its crops'),
     (lambda: lrp(gradient="path"), r"gradient='path' is unknown; .*score, gumbel_softmax"),
     (lambda: lrp(temperature=0.0), r"temperature=0.0; want a number above 0"),
     (lambda: lrp(centre="middle"), r"centre='middle' is unknown; .*room, picture"),

@@ -129,6 +129,8 @@ class _OverCrops(ConditionalDistribution):
                     f"{name}={given} for levels={levels}; give one number per level, or none."
                 )
         self._crop()  # refuses bounds and centres that are no crops
+        for number in range(len(self.sizes)):
+            self._size(number)
         super().__post_init__()
 
     def _crop(self) -> Crop:
@@ -190,8 +192,8 @@ class _OverCrops(ConditionalDistribution):
     def _biases(self) -> tuple[float, ...]:
         return tuple(self.level_bias) or tuple(_PREFERENCE[level] for level in self.levels)
 
-    def _size(self, number: int, picture: Sequence[int]) -> np.ndarray:
-        """Return width and height of the crops of a level."""
+    def _size(self, number: int, picture: Sequence[int] = ()) -> np.ndarray:
+        """Return width and height of a level's crops; of given `sizes`, on any picture."""
         level = self.levels[number]
         if self.sizes:
             size = np.full(2, self.sizes[number])
@@ -201,10 +203,11 @@ class _OverCrops(ConditionalDistribution):
             size = _SEEN[level] / np.array(picture[::-1], float)
         if not np.all((size > self.min_size - 1e-6) & (size < self.max_size + 1e-6)):
             shown = " by ".join(f"{side:.3g}" for side in np.unique(size))
+            pictures = f" on {picture[0]}x{picture[1]} images" if len(picture) else ""
             raise ValueError(
-                f"level {level} on {picture[0]}x{picture[1]} images has crops of size "
-                f"{shown}; the transform allows {self.min_size:g} .. {self.max_size:g}: "
-                "leave the level out, move min_size or max_size, or give sizes."
+                f"level {level}{pictures} has crops of size {shown}; the transform allows "
+                f"{self.min_size:g} .. {self.max_size:g}: leave the level out, move min_size or "
+                "max_size, or give sizes."
             )
         return size
 
@@ -229,7 +232,13 @@ class _OverCrops(ConditionalDistribution):
             # The whole picture has no neighbours: it moves as far as the units of the last map.
             grid = shapes[level] if level == _WHOLE else (rows, columns)
             steps.append(np.tile(2.0 / np.array(grid[::-1], float), (len(units), 1)))
-        return _Cells(np.concatenate(boxes), np.concatenate(steps), kept)
+        every = np.concatenate(boxes)
+        if len(np.unique(np.round(every, 6), axis=0)) < len(every):
+            raise ValueError(
+                f"levels={tuple(self.levels)} with sizes={tuple(self.sizes)} have crops in common, "
+                "whose mass would be counted apart; give each level a size of its own."
+            )
+        return _Cells(every, np.concatenate(steps), kept)
 
 
 class InstaAugLRP(_OverCrops):
@@ -307,10 +316,16 @@ class FlowLRP(_OverCrops, Flow):
         embed, and all others: of the flow of the offsets, see `Flow`; none is periodic.
 
     Raises:
-        ValueError: as `InstaAugLRP`; when first called, if two levels have crops of one size, whose
-            cells would overlap.
+        ValueError: as `InstaAugLRP`, and if gumbel is "score"; when first called, if two levels
+            have crops of one size, whose cells would overlap.
     Source: ours. "Flow with LRP" is a row of the flow paper's Table 1 that no source defines.
     """
+
+    def __post_init__(self) -> None:
+        """Refuse what can be told without an image."""
+        if self.gumbel == "score":
+            raise ValueError('gumbel is "score"; FlowLRP scores its crops: take hard or relaxed.')
+        super().__post_init__()
 
     @property
     def reparameterized(self) -> bool:
@@ -320,8 +335,6 @@ class FlowLRP(_OverCrops, Flow):
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:
         """Return the density of every image in (N, H, W, C)."""
-        if self.gumbel == "score":
-            raise ValueError('gumbel is "score"; FlowLRP scores its crops: take hard or relaxed.')
         crops, cells = self._categorical(images, train=train)
         if len(np.unique(np.round(cells.boxes[:, 2:], 6), axis=0)) < len(self.levels):
             first = np.cumsum([0, *map(len, cells.kept[:-1])])

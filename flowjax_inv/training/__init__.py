@@ -2,12 +2,13 @@
 
 from flowjax_inv.training.losses import edge_share
 from flowjax_inv.training.state import Controller, Stream, TrainState, init_state, take_totals
-from flowjax_inv.training.step import make_step
+from flowjax_inv.training.step import check_objective, make_step
 
 __all__ = [
     "Controller",
     "Stream",
     "TrainState",
+    "check_objective",
     "edge_share",
     "init_state",
     "make_step",

@@ -16,7 +16,7 @@ from flowjax_inv.training.losses import StepLoss, row_keys
 from flowjax_inv.training.state import Controller, Stream, TrainState
 from flowjax_inv.transforms import Transform
 
-__all__ = ["make_step"]
+__all__ = ["check_objective", "make_step"]
 
 
 def make_step(
@@ -60,7 +60,7 @@ def make_step(
             pose likelihood is asked for with transforms whose order matters, or the latter of
             what has no density; when first called, if there are chunks and batch norm.
     """
-    _check(distribution, transform, objective)
+    check_objective(distribution, transform, objective)
     place = placement or Placement()
     loss = StepLoss(
         classifier, distribution, transform, controller, objective, place, burn_in=burn_in
@@ -104,7 +104,7 @@ def make_step(
     return place.compile(body, resident=resident)
 
 
-def _check(
+def check_objective(
     distribution: ConditionalDistribution, transform: Transform, objective: Objective
 ) -> None:
     """Refuse an objective that the distribution or the transform cannot serve."""
