@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 from jax.nn.initializers import Initializer
 
 __all__ = ["Conv", "Implementation", "convolve", "convolve_patches", "uniform_fan_in"]
@@ -69,9 +70,9 @@ def convolve_patches(
 ) -> jax.Array:
     """Equal `convolve`, computed the way that is fast on a CPU for the shapes at hand.
 
-    Convention: reverse mode only, since one of the ways has its own gradient. Not for the inside of
-        `lax.scan`, `lax.map` or `lax.cond`: weight gradients of XLA's fall to a far slower kernel
-        there.
+    Convention: made for reverse mode; derivatives in forward mode are right, and slower than those
+        of `convolve`. Not for the inside of `lax.scan`, `lax.map` or `lax.cond`: weight gradients
+        of XLA's fall to a far slower kernel there.
     """
     rows, columns, channels, _ = kernel.shape
     if padding == 0 and images.shape[1:3] == (rows, columns):
@@ -109,11 +110,39 @@ def _banded(images: jax.Array, kernel: jax.Array, padding: int) -> jax.Array:
     return flat.reshape(batch, height, width, features)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _sliced(images: jax.Array, kernel: jax.Array, stride: int, padding: int) -> jax.Array:
     if stride > 1:
         return convolve(images, kernel, stride, padding)
     return _widened(images, kernel, (padding, padding))
+
+
+@functools.partial(_sliced.defjvp, symbolic_zeros=True)
+def _push(
+    stride: int, padding: int, primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, Any]
+) -> tuple[jax.Array, jax.Array]:
+    """Convolve the tangents, in forms whose transposes are the gradients that are fast."""
+    images, kernel = primals
+    d_images, d_kernel = tangents
+    rows, columns = kernel.shape[:2]
+    out = _sliced(images, kernel, stride, padding)
+    change = jnp.zeros_like(out)
+    if not isinstance(d_images, SymbolicZero):
+        if stride == 1 and padding < min(rows, columns):
+            turned = kernel[::-1, ::-1].swapaxes(2, 3)
+            sides = (rows - 1 - padding, columns - 1 - padding)
+            gradient = functools.partial(_widened, kernel=turned, padding=sides)
+            change += jax.linear_transpose(gradient, out)(d_images)[0]
+        else:
+            change += convolve(d_images, kernel, stride, padding)
+    if not isinstance(d_kernel, SymbolicZero):
+        # Unrolled: inside a loop of XLA's a weight gradient falls to a far slower kernel.
+        # The last slice first: transposed, they are summed from the first one on.
+        step = _slice_length(images.shape[0], images[0].size + out[0].size)
+        slices = [images[start : start + step] for start in range(0, images.shape[0], step)]
+        parts = [convolve(part, d_kernel, stride, padding) for part in reversed(slices)]
+        change += jnp.concatenate(parts[::-1])
+    return out, change
 
 
 def _widened(images: jax.Array, kernel: jax.Array, padding: tuple[int, int]) -> jax.Array:
@@ -133,40 +162,11 @@ def _widened(images: jax.Array, kernel: jax.Array, padding: tuple[int, int]) -> 
     return flat.reshape(*flat.shape[:2], width, features)
 
 
-def _forward(
-    images: jax.Array, kernel: jax.Array, stride: int, padding: int
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _sliced(images, kernel, stride, padding), (images, kernel)
-
-
-def _backward(
-    stride: int, padding: int, saved: tuple[jax.Array, jax.Array], cotangent: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    images, kernel = saved
-    rows, columns = kernel.shape[:2]
-    if stride == 1 and padding < min(rows, columns):
-        turned = kernel[::-1, ::-1].swapaxes(2, 3)
-        to_images = _widened(cotangent, turned, (rows - 1 - padding, columns - 1 - padding))
-    else:
-        to_images = jax.vjp(lambda x: convolve(x, kernel, stride, padding), images)[1](cotangent)[0]
-    # Unrolled: inside a loop of XLA's a weight gradient falls to a far slower kernel.
-    step = _slice_length(images.shape[0], images[0].size + cotangent[0].size)
-    to_kernel = jnp.zeros_like(kernel)
-    for start in range(0, images.shape[0], step):
-        part, pull = images[start : start + step], cotangent[start : start + step]
-        gradient = jax.vjp(lambda k, part=part: convolve(part, k, stride, padding), kernel)[1]
-        to_kernel += gradient(pull)[0]
-    return to_images, to_kernel
-
-
 def _slice_length(batch: int, numbers: int) -> int:
     """Return how many pictures of so many numbers make a slice."""
     low, high = _SLICE_BOUNDS
     fitting = min(max(2 ** round(math.log2(_SLICE_SIZE / numbers)), low), high)
     return min(max(fitting, math.ceil(batch / _MOST_SLICES)), _LONGEST)
-
-
-_sliced.defvjp(_forward, _backward)
 
 
 class Conv(nn.Module):
@@ -181,7 +181,8 @@ class Conv(nn.Module):
         conv: "lax", "patches", or "auto": "patches" on a single CPU device, else "lax".
         kernel_init, bias_init: how the parameters start.
 
-    Convention: "lax" is the choice for forward-mode derivatives, for loops of XLA's and for export.
+    Convention: "lax" is the choice for loops of XLA's and for export, and the faster one for
+        derivatives in forward mode.
     """
 
     features: int

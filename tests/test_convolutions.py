@@ -1,5 +1,6 @@
-"""The fast convolutions equal XLA's, in value and in both gradients, and pad as PyTorch does."""
+"""The fast convolutions equal XLA's, in value and in derivatives, and pad as PyTorch does."""
 
+import re
 from typing import Any
 
 import flax.linen as nn
@@ -28,7 +29,7 @@ SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding
 
 
 # The first of each way, for the fast loop.
-FAST = (SHAPES[0], SHAPES[3], SHAPES[5], SHAPES[9], SHAPES[11])
+FAST = (SHAPES[0], SHAPES[3], SHAPES[5], SHAPES[7], SHAPES[9], SHAPES[11])
 
 
 @pytest.mark.parametrize(
@@ -41,11 +42,18 @@ def test_patches_equal_lax(shape: tuple[int, ...]) -> None:
     x = jax.random.normal(jax.random.key(0), (batch, height, width, channels))
     kernel = jax.random.normal(jax.random.key(1), (side, side, channels, features))
 
-    def both(f):
-        value, pull = jax.vjp(lambda x, k: f(x, k, stride, padding), x, kernel)
-        return value, *pull(jnp.cos(value))
+    def results(f):
+        """The value, both gradients, and in forward mode along the images, the kernel and both."""
+        primals, tangents = (x, kernel), (jnp.cos(3.0 * x), jnp.cos(3.0 * kernel))
+        value, pull = jax.vjp(lambda x, k: f(x, k, stride, padding), *primals)
+        pushed = [
+            jax.jvp(lambda x: f(x, kernel, stride, padding), primals[:1], tangents[:1])[1],
+            jax.jvp(lambda k: f(x, k, stride, padding), primals[1:], tangents[1:])[1],
+            jax.jvp(lambda x, k: f(x, k, stride, padding), primals, tangents)[1],
+        ]
+        return value, *pull(jnp.cos(value)), *pushed
 
-    for fast, plain in zip(both(convolve_patches), both(convolve), strict=True):
+    for fast, plain in zip(results(convolve_patches), results(convolve), strict=True):
         assert fast.shape == plain.shape
         np.testing.assert_allclose(fast, plain, rtol=0, atol=1e-4 * np.abs(plain).max())
 
@@ -62,6 +70,19 @@ def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         x = jnp.zeros((batch, height, width, channels))
         convolve_patches(x, jnp.zeros((side, side, channels, features)), stride, padding)
     assert seen == ["_banded"] * 3 + ["_sliced", "_widened"] * 4 + ["_sliced"] * 2
+
+
+def test_gradients_are_wide_and_in_slices() -> None:
+    """Transposing the tangents gives them: equal numbers from slow kernels would go unnoticed."""
+
+    def loss(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.square(convolve_patches(x, kernel, 1, 1)))
+
+    x, kernel = jnp.zeros((70, 8, 8, 6)), jnp.zeros((3, 3, 6, 4))
+    text = jax.jit(jax.grad(loss, (0, 1))).lower(x, kernel).as_text()
+    made = re.findall(r"stablehlo\.convolution.* -> tensor<(\w+)xf32>", text)
+    # Forward four outputs as one and the input gradient two; the kernel's of 32, 32 and 6 pictures.
+    assert sorted(made) == ["3x3x6x4"] * 3 + ["70x8x2x16", "70x8x4x12"]
 
 
 @pytest.mark.parametrize(
@@ -108,18 +129,32 @@ def test_conv_is_flax_conv(conv: Any, use_bias: bool) -> None:
     np.testing.assert_allclose(np.asarray(ours.apply(variables, x)), np.asarray(theirs), atol=1e-5)
 
 
-def test_auto_is_lax_on_several_devices() -> None:
-    """The tests run on four: auto allows forward mode there, patches does not."""
-    x = jnp.ones((2, 6, 6, 8))
-    variables = Conv(4).init(jax.random.key(0), x)
+def test_auto_is_patches_on_one_device_in_both_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests run on four devices, where it is lax."""
+    seen = []
 
-    def push(conv: Any) -> Any:
-        return jax.jvp(lambda x: Conv(4, conv=conv).apply(variables, x), (x,), (x,))
+    def spy(*args: Any) -> jax.Array:
+        seen.append(args[2:])
+        return convolve_patches(*args)
 
-    push("auto")
-    push("lax")
-    with pytest.raises(TypeError, match="custom_vjp"):
-        push("patches")
+    monkeypatch.setattr(convolutions, "convolve_patches", spy)
+    x = jax.random.normal(jax.random.key(0), (2, 6, 6, 8))
+    variables = Conv(4).init(jax.random.key(1), x)
+
+    def jacobians() -> list[jax.Array]:
+        def total(x: jax.Array) -> jax.Array:
+            out: Any = Conv(4).apply(variables, x)
+            return jnp.sum(jnp.square(out), axis=(1, 2, 3))
+
+        return [jax.jacfwd(total)(x), jax.jacrev(total)(x)]
+
+    wanted = jacobians()
+    assert not seen
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    got = jacobians()
+    assert seen
+    for one in got:
+        np.testing.assert_allclose(one, wanted[0], atol=1e-4)
 
 
 def test_uniform_fan_in_fills_its_interval() -> None:

@@ -281,6 +281,22 @@ def test_convolutions_of_an_export_are_plain_everywhere() -> None:
     assert flow.periodic == (False, False, True)
 
 
+def test_the_program_is_that_of_any_machine(tmp_path: Path, monkeypatch) -> None:
+    """On one CPU device convolutions are patches and crops of colour pictures read flat."""
+    monkeypatch.setattr(sys.modules[__name__], "SHAPE", (9, 8, 3))
+    modules = parts("crop_spline", conv="auto")
+    weights = variables(*modules[:2])
+    programs = []
+    for devices in (1, 4):
+        monkeypatch.setattr(jax, "device_count", lambda devices=devices: devices)
+        path = export.write_predictor(
+            tmp_path / str(devices), *modules, weights, image_shape=SHAPE, class_names=NAMES,
+            num_samples=2,
+        )  # fmt: skip
+        programs.append((path / export.PROGRAM).read_bytes())
+    assert programs[0] == programs[1]
+
+
 def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch) -> None:
     def full(self: Path, target: Path) -> None:
         raise OSError("No space left on device")
