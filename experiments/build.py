@@ -19,6 +19,7 @@ from experiments.defaults import FIELDS, Config, did_you_mean
 from flowjax_inv import controllers, networks, training, transforms
 from flowjax_inv.data import digits, sprites, stored, user_pictures, variants
 from flowjax_inv.data.pixels import Normalization
+from flowjax_inv.data.recipes import GENERATED
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
@@ -109,12 +110,10 @@ def _printed_digits(section: Config) -> DataSet:
     )
 
 
-# What is not here is looked for among the prepared sets.
-SETS: dict[str, Callable[[Config], DataSet]] = {
-    "mario_iggy": _mario_iggy,
-    "pictures": _pictures,
-    "printed_digits": _printed_digits,
-}
+# In the order of GENERATED; what is not here is looked for among the prepared sets.
+SETS: dict[str, Callable[[Config], DataSet]] = dict(
+    zip(GENERATED, (_mario_iggy, _pictures, _printed_digits), strict=True)
+)
 
 
 _VARIANTS = ("classes", "validation_size", "long_tail", "choice", "repeats", "rotated_degrees",
@@ -354,7 +353,7 @@ def data_set(config: Config) -> DataSet:
                 "not read: variants are for prepared sets; leave it at its default."
             )
         return SETS[section.name](section)
-    data = stored.load(section.name, section.dir or None, made_here=tuple(SETS))
+    data = stored.load(section.name, section.dir or None)
     if section.classes:
         data = variants.class_subset(data, section.classes)
     if section.validation_size:

@@ -15,8 +15,9 @@ import tensorflow_datasets as tfds
 from PIL import Image
 from test_archives import WRITERS
 
+from experiments import build
 from flowjax_inv.data import __main__ as command
-from flowjax_inv.data import stored
+from flowjax_inv.data import stored, user_pictures
 from flowjax_inv.data.prepare import prepare
 from flowjax_inv.data.recipes import SETS
 
@@ -94,17 +95,26 @@ def test_refusals(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign" / "mnist" / "3.0.1"
     foreign.mkdir(parents=True)
     (foreign / "letter.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "with_file").mkdir()
+    (tmp_path / "with_file" / "mnist").write_text("mine")
     cases = [
         ({"recipe": "mnits"}, '"mnits" is no set known here; known: mnist, fashion_mnist'),
         ({"recipe": "folder"}, "wants a name of its own: --name NAME"),
         ({"recipe": "folder", "name": "My set"}, "--name My set: want lower-case letters"),
         ({"recipe": "folder", "name": "mnist"}, "--name mnist is the name of an official set"),
+        *(
+            ({"recipe": "folder", "name": name}, f"--name {name} is the name of a generated set")
+            for name in build.SETS
+        ),
         (
             {"allow_unknown": False},
             "archive is not known to be the official mnist: train-images-idx3-ubyte has sha256 "
             ".*; --allow-unknown takes it all the same",
         ),
         ({"data_dir": tmp_path / "foreign"}, "is there, but is no prepared set .*; move it away"),
+        ({"data_dir": tmp_path / "file"}, "sets cannot be in .*file is a file; give another fold"),
+        ({"data_dir": tmp_path / "with_file"}, "mnist is a file, where the set's folder goes; mov"),
     ]
     for change, text in cases:
         options = {"recipe": "mnist", "allow_unknown": True, "data_dir": tmp_path / "data"} | change
@@ -114,6 +124,7 @@ def test_refusals(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
     assert not (tmp_path / "data").exists()
     assert [path.name for path in foreign.iterdir()] == ["letter.txt"]
+    assert (tmp_path / "with_file" / "mnist").read_text() == "mine"
 
 
 def test_a_picture_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -143,14 +154,14 @@ def test_a_killed_attempt_looks_unfinished_and_the_next_cleans_up(tmp_path: Path
     (left,) = (tmp_path / "data" / "mnist").iterdir()
     assert left.name.startswith("incomplete.3.0.1.")
     assert (left / "dataset_info.json").exists()  # nearly done, and still not taken for a set
-    with pytest.raises(
-        ValueError, match=r'"mnist" is half-written: .*incomplete.* has no .*; remo'
-    ):
+    with pytest.raises(ValueError, match="mnist. is half-written: .* was left unfinished; remove"):
         stored.load("mnist", tmp_path / "data")
     alive = left.with_name("incomplete.3.0.1.alive")
     alive.mkdir()
     with open(alive / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match="mnist. is being prepared by another .*alive; wait"):
+            stored.load("mnist", tmp_path / "data")
         folder = _prepared(tmp_path)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["3.0.1", alive.name]
     assert len(stored.load("mnist", tmp_path / "data").train) == 7
@@ -210,6 +221,45 @@ def test_the_commands(tmp_path: Path, capsys) -> None:
     status, text, _ = run("verify")
     assert status == 1
     assert text.startswith("wrong: ")
+
+
+def test_list_says_what_is_in_the_way(tmp_path: Path, capsys) -> None:
+    data = tmp_path / "data"
+    for place in (
+        "mnist/incomplete.3.0.1.x",
+        "cifar10/3.0.2",
+        "mine/incomplete.1.0.0.y",
+        "foreign",
+    ):
+        (data / place).mkdir(parents=True)
+    (data / "cifar10" / "3.0.2" / "x").write_text("mine")
+    (data / "olivetti").write_text("mine")
+    assert command.main(["list", "--data_dir", str(data)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"nothing is prepared in {data}",
+        f"  cifar10 is half-written: {data}/cifar10/3.0.2 has no dataset_info.json; move it away "
+        "and prepare the set again.",
+        f"  mine is half-written: {data}/mine/incomplete.1.0.0.y was left unfinished; remove it "
+        "and prepare the set again.",
+        f"  mnist is half-written: {data}/mnist/incomplete.3.0.1.x was left unfinished; remove it "
+        "and prepare the set again.",
+        f"  olivetti cannot be there: {data}/olivetti is a file; move it away.",
+        "can be prepared from their archives: fashion_mnist, tiny_imagenet, folder",
+    ]
+    (data / "file").write_text("mine")
+    assert command.main(["list", "--data_dir", str(data / "file")]) == 1
+    assert "file is a file; give another folder." in capsys.readouterr().err
+
+
+def test_a_huge_picture_is_refused_in_one_line(tmp_path: Path, monkeypatch) -> None:
+    small.write_folder(tmp_path / "archive", size=(40, 40))
+    monkeypatch.setattr(user_pictures, "MOST_PIXELS", 1_000)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1_500)  # above it PIL warns
+    with pytest.raises(
+        ValueError, match=r"0.png cannot be decoded \(40x40 pixels, more than 1,000\); replace"
+    ) as caught:
+        _prepared(tmp_path, "folder", name="my_set")
+    assert "\n" not in str(caught.value)
 
 
 def test_verify_sees_a_changed_file(tmp_path: Path) -> None:

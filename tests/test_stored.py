@@ -1,5 +1,6 @@
 """Reading prepared sets: TFDS's own TFRecord too, and one line for each way a set may be broken."""
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 import small_archives as small
 import tensorflow_datasets as tfds
+from array_record.python.array_record_module import ArrayRecordWriter
 
-from flowjax_inv.data import stored
+from flowjax_inv.data import records, stored
 from flowjax_inv.data.prepare import prepare
 from flowjax_inv.data.records import read_records
+from flowjax_inv.data.variants import long_tail
 
 GOLDEN = Path(__file__).parent / "golden" / "tfrecord"
 GOLDEN_SET = GOLDEN / "tiny_golden" / "1.2.3"
@@ -50,6 +53,91 @@ def test_features_agree_with_tfds_on_every_record() -> None:
     assert len(records) == 12
     for record, image in zip(records, data.train.images, strict=True):
         np.testing.assert_array_equal(features.deserialize_example_np(record)["image"], image)
+
+
+@pytest.fixture
+def as_tfds_stores(tmp_path: Path) -> Callable[[str], Path]:
+    """Prepare a set of a few pictures, then store it as TFDS does: shuffled, no prepared.json."""
+
+    def make(name: str) -> Path:
+        {"mnist": small.write_idx, "cifar10": small.write_cifar}[name](tmp_path / name)
+        folder, _ = prepare(name, tmp_path / name, data_dir=tmp_path / "data", allow_unknown=True)
+        (folder / stored.PREPARED_JSON).unlink()
+        for path in folder.glob("*.array_record-*"):
+            (chunk,) = read_records(path, "array_record")
+            writer = ArrayRecordWriter(str(path), "group_size:1")
+            for index in np.random.default_rng(0).permutation(len(chunk)):
+                writer.write(chunk[index])
+            writer.close()
+        return tmp_path / "data"
+
+    return make
+
+
+def test_ids_give_a_shuffled_set_its_order(as_tfds_stores: Callable, tmp_path: Path) -> None:
+    data = stored.load("cifar10", as_tfds_stores("cifar10"))
+    official = small.write_cifar(tmp_path / "again")
+    for split, ours in (("train", data.train), ("test", data.test)):
+        np.testing.assert_array_equal(ours.images, official[split][0])
+        np.testing.assert_array_equal(ours.labels, official[split][1])
+    assert not data.may_be_shuffled
+
+
+def test_without_ids_a_long_tail_says_that_the_order_is_unknown(
+    as_tfds_stores: Callable, mnist: Path, tmp_path: Path
+) -> None:
+    in_order = stored.load("mnist", mnist.parent.parent)
+    shuffled = stored.load("mnist", as_tfds_stores("mnist"))
+    assert not in_order.may_be_shuffled
+    assert shuffled.may_be_shuffled
+    assert (shuffled.train.labels != in_order.train.labels).any()
+    golden = stored.load("tiny_golden", GOLDEN)
+    clause = "long tail: first of each class as stored, which may not be the official order"
+    assert golden.note == ""
+    assert long_tail(golden, 2).note == clause
+    assert long_tail(dataclasses.replace(golden, note="x"), 2).note == f"x; {clause}"
+    assert long_tail(dataclasses.replace(golden, may_be_shuffled=False), 2).note == ""
+
+
+def test_checksums_are_those_of_the_standard() -> None:
+    """RFC 3720, B.4: CRC-32C of 32 zeros, of 32 ones, and of the bytes 0 .. 31."""
+    parts = [bytes(32), b"\xff" * 32, bytes(range(32)), b"123456789", b""]
+    expected = [0x8A9136AA, 0x62A8AB43, 0x46DD794E, 0xE3069283, 0]
+    masked = [((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32 for crc in expected]
+    assert records._masked_crc(parts).tolist() == masked
+
+
+def test_verify_sees_a_changed_label_in_tfds_own_format(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny_golden" / "1.2.3"
+    shutil.copytree(GOLDEN_SET, folder)
+    path = folder / "tiny_golden-train.tfrecord-00000-of-00002"
+    data, (chunk,) = path.read_bytes(), read_records(path, "tfrecord")
+    at = data.index(b"label") + len(b"label")  # then the value, whose last byte is the number
+    at = data.index(b"\x1a\x03\x0a\x01", at) + 4
+    path.write_bytes(_flip(at)(data))
+    changed = path.read_bytes()[12 : 12 + len(chunk[0])]
+    features: Any = tfds.builder_from_directory(GOLDEN_SET).info.features
+    before, after = (features.deserialize_example_np(record) for record in (chunk[0], changed))
+    assert before["label"] ^ 1 == after["label"]
+    with pytest.raises(ValueError, match="00000-of-00002 is damaged .changed in the record at byt"):
+        stored.verify(folder)
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("mine")
+    for place in ("file", "file/below"):
+        text = f"cannot be in {tmp_path / place}: {tmp_path / 'file'} is a file; give another"
+        with pytest.raises(ValueError, match=text) as caught:
+            stored.load("mnist", tmp_path / place)
+        assert "\n" not in str(caught.value)
+    (tmp_path / "mnist").write_text("mine")
+    with pytest.raises(
+        ValueError, match=r'data set "mnist" cannot be there: .*/mnist is a file; move'
+    ):
+        stored.load("mnist", tmp_path)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "file"))
+    with pytest.raises(ValueError, match='"cifar10" is not in'):  # of no matter here
+        stored.load("cifar10", tmp_path)
 
 
 def test_names_versions_and_configs(tmp_path: Path) -> None:
@@ -92,7 +180,7 @@ def test_a_missing_set_says_what_to_do(tmp_path: Path) -> None:
     }
     for name, text in cases.items():
         with pytest.raises(ValueError, match=text) as caught:
-            stored.load(name, tmp_path, made_here=("mario_iggy",))
+            stored.load(name, tmp_path)
         assert "\n" not in str(caught.value)
 
 
@@ -181,7 +269,7 @@ BROKEN = [
     ("tfrecord", _shard(_FIRST, lambda data: data + data[:370]), "holds 7 records, .* says 6"),
     ("tfrecord", _shard(_FIRST, lambda data: data[:370]), "holds 1 records, .* says 6"),
     ("tfrecord", _shard(_FIRST, _flip(371)), "damaged .no record begins at byte 370"),
-    ("tfrecord", _shard(_FIRST, _flip(60)), "example 0 of train cannot be decoded"),
+    ("tfrecord", _shard(_FIRST, _flip(60)), "damaged .changed in the record at byte 0.; prepare"),
     ("array_record", _write("prepared.json", "{"), "prepared.json cannot be read"),
 ]
 

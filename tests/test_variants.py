@@ -2,15 +2,19 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from poses import blobs, pose
 
-from flowjax_inv.data import variants
+from experiments import build, defaults
+from flowjax_inv.data import stored, variants
 from flowjax_inv.data.sets import DataSet, Split
 
+GOLDEN = Path(__file__).parent / "golden" / "tfrecord"
 NAMES = ("cat", "dog", "bird", "fish")
 
 
@@ -255,3 +259,52 @@ def test_bicubic_turns_go_the_way_of_the_transforms() -> None:
     assert abs(180 * float(pose(jnp.asarray(turned / 255.0))[0]) - 30.0) < 1
     grey = variants.turned_bicubic(images, 45.0, (0.2, 0.4, 0.6))
     np.testing.assert_array_equal(grey[:, 0, 0], np.broadcast_to([51, 102, 153], (2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "variant", "sizes"),
+    [
+        ({"classes": "two,0"}, lambda d: variants.class_subset(d, "two,0"), (8, 4)),
+        ({"validation_size": 4}, lambda d: variants.hold_out(d, 4), (8, 4)),
+        ({"long_tail": 4.0}, lambda d: variants.long_tail(d, 4.0), (7, 5)),
+        ({"train_size": 5, "test_size": 2}, lambda d: variants.first(d, 5, 2), (5, 2)),
+        (
+            {"train_size": 5, "choice": "random", "seed": 3},
+            lambda d: variants.random_subset(d, 5, seed=3),
+            (5, 5),
+        ),
+        ({"repeats": 2}, lambda d: variants.repeated(d, 2), (24, 10)),
+        ({"centre_crop": 6}, lambda d: variants.centre_cropped(d, 6), (12, 5)),
+        (
+            {"rotated_degrees": 90.0, "seed": 3},
+            lambda d: variants.rotated(d, 90.0, seed=3),
+            (12, 5),
+        ),
+        ({"translated": 0.5, "seed": 3}, lambda d: variants.translated(d, 0.5, seed=3), (12, 5)),
+        ({"scaled": 0.5, "seed": 3}, lambda d: variants.scaled(d, 0.5, seed=3), (12, 5)),
+        (
+            {"classes": "0-1", "long_tail": 4.0, "train_size": 3, "repeats": 2, "centre_crop": 6},
+            lambda d: variants.centre_cropped(variants.repeated(variants.first(
+                variants.long_tail(variants.class_subset(d, "0-1"), 4.0), 3), 2), 6),
+            (6, 8),
+        ),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_a_config_makes_the_variant_it_names(
+    fields: dict[str, Any], variant: Callable, sizes: tuple[int, int]
+) -> None:
+    config = defaults.get_config()
+    config.train.batch_size = 1
+    asked = {"name": "tiny_golden", "dir": str(GOLDEN), "train_size": 0, "test_size": 0} | fields
+    config.update_from_flattened_dict({f"data.{name}": value for name, value in asked.items()})
+    defaults.check(config)
+    plain = stored.load("tiny_golden", GOLDEN)
+    made, wanted = build.data_set(config), variant(plain)
+    assert (len(made.train), len(made.test)) == sizes
+    assert (made.class_names, made.note) == (wanted.class_names, wanted.note)
+    for split in ("train", "test"):
+        for field in ("images", "labels", "pose_degrees"):
+            got, expected = (getattr(getattr(data, split), field) for data in (made, wanted))
+            np.testing.assert_array_equal(got, expected)
+    assert not np.array_equal(made.train.images, plain.train.images)

@@ -84,6 +84,13 @@ def _list(place: Path) -> int:
             print("  " + _line(stored.describe(folder)))
         except ValueError as error:
             print(f"  unusable: {error}")
+    for root in sorted(place.glob("*")):
+        # TFDS keeps folders of its own here, as downloads.
+        if root.name not in there and (root.name in SETS or any(root.glob("incomplete.*"))):
+            instead = stored.unfinished(root)
+            if instead:
+                there.add(root.name)
+                print(f"  {root.name} {instead}")
     rest = [name for name in SETS if name not in there]
     print(f"can be prepared from their archives: {', '.join(rest)}")
     return 0

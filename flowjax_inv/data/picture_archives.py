@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from flowjax_inv.data.archives import Archive, Pictures, as_png, find_folder
+from flowjax_inv.data.user_pictures import open_within_limit
 
 __all__ = ["PictureFolder", "TinyImageNet"]
 
@@ -151,10 +152,10 @@ def _kept(names: list[str], labels: list[int], get: _Get, folder: Path) -> Pictu
 
 def _decoded(data: bytes, path: Path) -> np.ndarray:
     """Return (H, W, 1) or (H, W, 3) uint8, upright as its EXIF says; refuse what is neither."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(data)) as opened:
+        with open_within_limit(io.BytesIO(data)) as opened:
             picture = ImageOps.exif_transpose(opened)
             if picture.mode in ("P", "1", "CMYK") and "transparency" not in picture.info:
                 picture = picture.convert("L" if picture.mode == "1" else "RGB")

@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from flowjax_inv.data.archives import Archive, Pictures
-from flowjax_inv.data.recipes import SETS, Recipe
+from flowjax_inv.data.recipes import GENERATED, SETS, Recipe
 from flowjax_inv.data.records import read_records
-from flowjax_inv.data.stored import PREPARED_JSON, data_dir_path, describe
+from flowjax_inv.data.stored import LOCK, PREPARED_JSON, data_dir_path, describe
 
 __all__ = ["prepare"]
-
-_LOCK = "lock"
 
 
 def prepare(
@@ -67,7 +65,7 @@ def prepare(
         _write(archive, chosen, name, folder, target)
         if _is_there(target):  # another process was faster
             return target, False
-        (folder / _LOCK).unlink()
+        (folder / LOCK).unlink()
         folder.rename(target)
     return target, True
 
@@ -80,11 +78,15 @@ def _checked_name(recipe: str, name: str) -> str:
         raise ValueError(f'--name {name}: want lower-case letters, digits and "_", as my_set.')
     if name != recipe and name in SETS:
         raise ValueError(f"--name {name} is the name of an official set; take another.")
+    if name in GENERATED:
+        raise ValueError(f"--name {name} is the name of a generated set; take another.")
     return name
 
 
 def _is_there(target: Path) -> bool:
     """Return whether the finished set is there; refuse to touch anything else in its place."""
+    if target.parent.is_file():
+        raise ValueError(f"{target.parent} is a file, where the set's folder goes; move it away.")
     if not target.exists():
         return False
     if not (target / "dataset_info.json").is_file():
@@ -102,13 +104,13 @@ def _incomplete(target: Path) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     for left in target.parent.glob(f"incomplete.{target.name}.*"):
-        with contextlib.suppress(OSError), open(left / _LOCK, "a") as lock:
+        with contextlib.suppress(OSError), open(left / LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"incomplete.{target.name}.", dir=target.parent))
     folder.chmod(0o755)
     try:
-        with open(folder / _LOCK, "a") as lock:
+        with open(folder / LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield folder
     finally:

@@ -6,7 +6,10 @@ from flowjax_inv.data.archives import CifarBinary, Format, Idx
 from flowjax_inv.data.faces import OlivettiFaces
 from flowjax_inv.data.picture_archives import PictureFolder, TinyImageNet
 
-__all__ = ["SETS", "Recipe"]
+__all__ = ["GENERATED", "SETS", "Recipe"]
+
+# Sets made by code, by SETS of experiments/build.py; a stored set of such a name would not be read.
+GENERATED = ("mario_iggy", "pictures", "printed_digits")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,7 @@ class DataSet:
         arc_half_range_degrees: half-width of every such arc.
         note: what a reader of figures must know, e.g. that the contents are not the official ones.
         labelled: whether the labels mean anything.
+        may_be_shuffled: whether it is stored in an order that may not be its archive's.
     """
 
     train: Split
@@ -45,3 +46,4 @@ class DataSet:
     arc_half_range_degrees: float | None = None
     note: str = ""
     labelled: bool = True
+    may_be_shuffled: bool = False

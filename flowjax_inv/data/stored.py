@@ -7,6 +7,7 @@ TFRecord. A set prepared here also holds prepared.json, with what TFDS has no pl
 import concurrent.futures
 import dataclasses
 import difflib
+import fcntl
 import hashlib
 import importlib
 import io
@@ -19,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from flowjax_inv.data.recipes import SETS
+from flowjax_inv.data.recipes import GENERATED, SETS
 from flowjax_inv.data.records import read_records
 from flowjax_inv.data.sets import DataSet, Split
 
 __all__ = [
+    "LOCK",
     "PREPARED_JSON",
     "Description",
     "data_dir_path",
@@ -31,9 +33,11 @@ __all__ = [
     "find",
     "load",
     "set_folders",
+    "unfinished",
     "verify",
 ]
 
+LOCK = "lock"  # in a folder that is being written, held by the process that writes
 PREPARED_JSON = "prepared.json"
 _COMMAND = "python -m flowjax_inv.data prepare"
 
@@ -75,9 +79,17 @@ class Description:
 
 
 def data_dir_path(data_dir: str | Path | None = None) -> Path:
-    """Return the folder of prepared sets: `data_dir`, else TFDS_DATA_DIR, else TFDS's default."""
+    """Return the folder of prepared sets: `data_dir`, else TFDS_DATA_DIR, else TFDS's default.
+
+    Raises:
+        ValueError: if it, or a folder it would be in, is a file.
+    """
     chosen = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
-    return Path(chosen).expanduser().absolute()
+    path = Path(chosen).expanduser().absolute()
+    there = next(part for part in (path, *path.parents) if os.path.exists(part))
+    if os.path.isfile(there):
+        raise ValueError(f"data sets cannot be in {path}: {there} is a file; give another folder.")
+    return path
 
 
 def set_folders(root: Path) -> list[Path]:
@@ -91,16 +103,48 @@ def set_folders(root: Path) -> list[Path]:
     )
 
 
-def find(name: str, data_dir: str | Path | None = None, *, made_here: Sequence[str] = ()) -> Path:
+def unfinished(root: Path) -> str:
+    """Say what is in the folder of a set, or in its place, where no prepared set is.
+
+    Returns:
+        The end of a sentence that begins with the set's name; "" if nothing is there.
+    """
+    if os.path.isfile(root):
+        return f"cannot be there: {root} is a file; move it away."
+    folders = sorted(path for path in root.glob("*") if path.is_dir())
+    for folder in folders:
+        if _is_locked(folder):
+            return f"is being prepared by another process, in {folder}; wait until it ends."
+    if not folders:
+        return ""
+    left = folders[0]
+    if left.name.startswith("incomplete."):
+        return f"is half-written: {left} was left unfinished; remove it and prepare the set again."
+    return (
+        f"is half-written: {left} has no dataset_info.json; move it away and prepare the set again."
+    )
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        with open(folder / LOCK) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody writes there, or it cannot be known
+        return False
+    return False
+
+
+def find(name: str, data_dir: str | Path | None = None) -> Path:
     """Return the folder of a prepared set, the newest version.
 
     Args:
         name: of the set, or name/config, name/version, name:version.
         data_dir: see `data_dir_path`.
-        made_here: further names that the caller knows without a folder, to suggest.
 
     Raises:
-        ValueError: if there is none, with the command that makes it, or only a half-written one,
+        ValueError: if there is none, with the command that makes it, or only an unfinished one,
             or several configs.
     """
     place = data_dir_path(data_dir)
@@ -110,24 +154,20 @@ def find(name: str, data_dir: str | Path | None = None, *, made_here: Sequence[s
     root = place.joinpath(*parts)
     folders = set_folders(root)
     if not folders:
-        raise ValueError(_missing(name, place, root, made_here))
+        raise ValueError(_missing(name, place, root, f" --data_dir {place}" if data_dir else ""))
     if len({folder.parent for folder in folders}) > 1:
         configs = ", ".join(sorted(str(f.parent.relative_to(place)) for f in folders))
         raise ValueError(f'data set "{name}" has several configs; give one of: {configs}.')
     return max(folders, key=lambda f: [int(n) for n in re.findall(r"\d+", f.name)])
 
 
-def _missing(name: str, place: Path, root: Path, made_here: Sequence[str]) -> str:
+def _missing(name: str, place: Path, root: Path, at: str) -> str:
+    instead = unfinished(root)
+    if instead:
+        return f'data set "{name}" {instead}'
     first = name.replace(":", "/").split("/")[0]
-    at = "" if str(place) == str(data_dir_path()) else f" --data_dir {place}"
-    half = [path for path in root.glob("*") if path.is_dir()] if root.is_dir() else []
-    if half:
-        return (
-            f'data set "{name}" is half-written: {half[0]} has no dataset_info.json; remove it '
-            f"and prepare the set again."
-        )
     stored = {folder.relative_to(place).parts[0] for folder in set_folders(place)}
-    known = sorted({*SETS, *made_here, *stored} - {"folder"})
+    known = sorted({*SETS, *GENERATED, *stored} - {"folder"})
     near = difflib.get_close_matches(first, known, n=1, cutoff=0.6)
     if first in SETS and first != "folder":
         advice = f"make it: {_COMMAND} {first} --from PATH{at}"
@@ -213,24 +253,22 @@ def describe(folder: Path) -> Description:
     )
 
 
-def load(
-    name: str, data_dir: str | Path | None = None, *, made_here: Sequence[str] = ()
-) -> DataSet:
-    """Read a prepared set: images (N, H, W, C) uint8 and labels (N,) int32, in stored order.
+def load(name: str, data_dir: str | Path | None = None) -> DataSet:
+    """Read a prepared set: images (N, H, W, C) uint8 and labels (N,) int32.
 
-    The splits are TFDS's train and test, or train and validation where there is no test. The
-    order of a set prepared here is that of its archive; TFDS's own preparation shuffles.
+    The splits are TFDS's train and test, or train and validation where there is no test. The order
+    is that of the archive: sets prepared here are stored in it; TFDS's own preparation shuffles,
+    which ids such as train_00017 undo. Without them the set `may_be_shuffled`.
 
     Args:
         name: see `find`.
         data_dir: see `data_dir_path`.
-        made_here: see `find`.
 
     Raises:
         ValueError: one line, if the set is missing, half-written, damaged, or not of images of
             one size with one label each.
     """
-    return _load(describe(find(name, data_dir, made_here=made_here)))
+    return _load(describe(find(name, data_dir)))
 
 
 def _load(described: Description) -> DataSet:
@@ -240,19 +278,24 @@ def _load(described: Description) -> DataSet:
                 f"{described.folder} has the splits {dict(described.sizes)}; want train, and test "
                 "or validation, none of them empty."
             )
+    train, ordered = _read_split(described, "train")
     return DataSet(
-        _read_split(described, "train"),
-        _read_split(described, described.test_split),
+        train,
+        _read_split(described, described.test_split)[0],
         described.class_names,
         note=described.note,
+        may_be_shuffled=not (ordered or described.digests),
     )
 
 
-def _read_split(described: Description, split: str) -> Split:
+def _read_split(described: Description, split: str) -> tuple[Split, bool]:
+    """Return a split, and whether ids gave its order."""
     # Generated code: checkers do not see what is in it.
     proto: Any = importlib.import_module("tensorflow_datasets.proto").tf_example_pb2
     images = np.empty((described.sizes[split], *described.shape), np.uint8)
     labels = np.empty(len(images), np.int32)
+    numbers = np.full(len(images), -1, np.int64)
+    numbered = re.compile(rf"{re.escape(split)}_(\d{{1,18}})".encode())
 
     def fill(start: int, records: list[bytes], path: Path) -> None:
         for index, record in enumerate(records, start):
@@ -261,6 +304,8 @@ def _read_split(described: Description, split: str) -> Split:
                 encoded = feature[described.image_key].bytes_list.value[0]
                 labels[index] = feature[described.label_key].int64_list.value[0]
                 images[index] = _decoded(encoded, described.shape[2])
+                number = numbered.fullmatch(b"".join(feature["id"].bytes_list.value))
+                numbers[index] = int(number[1]) if number else -1
             except Exception as error:  # PIL and protobuf raise nearly every kind
                 reason = re.sub(" <.*>", "", str(error))  # PIL shows the buffer's address
                 raise ValueError(
@@ -283,7 +328,11 @@ def _read_split(described: Description, split: str) -> Split:
             f"{described.folder}: labels of {split} span {labels.min()} .. {labels.max()}; want "
             f"0 .. {classes - 1}: prepare the set again."
         )
-    return Split(images, labels)
+    ordered = numbers.min() >= 0 and len(np.unique(numbers)) == len(numbers)
+    if ordered and (np.diff(numbers) < 0).any():
+        order = np.argsort(numbers)
+        images, labels = images[order], labels[order]
+    return Split(images, labels), ordered
 
 
 def _decoded(encoded: bytes, channels: int) -> np.ndarray:

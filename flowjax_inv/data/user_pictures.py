@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ __all__ = [
     "MOST_PIXELS",
     "find_pictures",
     "open_picture",
+    "open_within_limit",
     "padded",
     "picture_set",
     "warped",
@@ -43,6 +44,25 @@ def find_pictures(folder: str | Path, *, deep: bool = False) -> list[Path]:
     return found
 
 
+def open_within_limit(file: Path | IO[bytes]) -> Any:
+    """Open a picture with PIL, not yet decoded.
+
+    Raises:
+        ValueError: if it has more than `MOST_PIXELS` pixels. PIL raises its own kinds.
+    """
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        # PIL warns of large pictures; what is too large is refused below.
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        picture = Image.open(file)
+    width, height = picture.size
+    if width * height > MOST_PIXELS:
+        picture.close()
+        raise ValueError(f"{width}x{height} pixels, more than {MOST_PIXELS:,}")
+    return picture
+
+
 def open_picture(path: Path, *, channels: int) -> Any:
     """Open a picture as PIL's "L" (1 channel) or "RGB" (3): turned as its EXIF says, first frame.
 
@@ -55,14 +75,7 @@ def open_picture(path: Path, *, channels: int) -> Any:
     from PIL import Image, ImageOps
 
     try:
-        with warnings.catch_warnings():
-            # PIL warns of large pictures; what is too large is refused below.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            file = Image.open(path)
-        with file as opened:
-            width, height = opened.size
-            if width * height > MOST_PIXELS:
-                raise ValueError(f"{width}x{height} pixels, more than {MOST_PIXELS:,}")
+        with open_within_limit(path) as opened:
             picture = ImageOps.exif_transpose(opened)
             if picture.mode.startswith(("I", "F")):
                 values = np.asarray(picture, np.float64)

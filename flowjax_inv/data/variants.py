@@ -89,7 +89,8 @@ def long_tail(data: DataSet, ratio: float) -> DataSet:
     """Thin out the classes of the train split, each more than the one before.
 
     n_i = floor(n_0 ratio^(-i / (C - 1))), the first n_i images of class i in their order; n_0 is
-    the size of the smallest class. The test split stays.
+    the size of the smallest class. The test split stays. Where the order may not be the archive's,
+    the note says so.
 
     Args:
         data: any set; CIFAR-10 with 10 gives 5000, 3871, 2997, 2320, 1796, 1391, 1077, 834, 645,
@@ -115,7 +116,12 @@ def long_tail(data: DataSet, ratio: float) -> DataSet:
         )
     labels = data.train.labels
     index = [np.flatnonzero(labels == label)[:size] for label, size in enumerate(sizes)]
-    return dataclasses.replace(data, train=_taken(data.train, np.sort(np.concatenate(index))))
+    note = data.note
+    if data.may_be_shuffled:
+        clause = "long tail: first of each class as stored, which may not be the official order"
+        note = f"{note}; {clause}" if note else clause
+    train = _taken(data.train, np.sort(np.concatenate(index)))
+    return dataclasses.replace(data, train=train, note=note)
 
 
 def first(data: DataSet, train_size: int = 0, test_size: int = 0) -> DataSet:
