@@ -34,7 +34,11 @@ def page(results: Path = RESULTS) -> str:
         parts += _ratios(read)
         parts += _limits(read)
     for folder in sorted(path for path in results.glob("*") if path.is_dir()):
-        parts += ["## Beside PyTorch, on another processor", *_ratios(_read(folder))]
+        parts.append(
+            "## Beside PyTorch, on another processor\n\nOf the commits named, which are older: "
+            "crops, the flow's gradient and convolutions have become faster since."
+        )
+        parts += _ratios(_read(folder))
     for name, title, section in (
         ("start", "Start", _start),
         ("memory", "Memory of a step", _memory),
@@ -57,14 +61,45 @@ def _ratios(read: dict[str, Any]) -> list[str]:
         content = read[name]
         parts.append(f"### `python -m benchmarks.{name}`\n\n{_machine(content['environment'])}")
         parts.append(table(content["rows"]))
+        if any("compile_seconds" in row for row in content["rows"]):
+            parts.append(_compile(content["rows"]))
     return parts
 
 
+def _compile(rows: Sequence[dict[str, Any]]) -> str:
+    """Return how long our programs and others of JAX's take to compile, once."""
+    seconds: dict[tuple[str, str], dict[str, float]] = {}
+    for row in rows:
+        found = seconds.setdefault((row["work"], row["allocator"]), {})
+        found["ours"] = row["compile_seconds"]
+        if row.get("their_compile_seconds"):
+            found[row["theirs"]] = row["their_compile_seconds"]
+    names = list(dict.fromkeys(name for found in seconds.values() for name in found))
+    lines = [
+        (*key, *(f"{found[name]:.2f}" if name in found else "-" for name in names))
+        for key, found in seconds.items()
+    ]
+    return "Seconds to compile:\n\n" + _rows(("work", "allocator", *names), lines)
+
+
 def _limits(read: dict[str, Any]) -> list[str]:
-    """Return what bounds the ratios: the machine's own rate, and XLA's products."""
+    """Return what bounds the ratios: the machine's own rate, XLA's gathers and its products."""
     rated = [row for row in read.get("predict", {}).get("rows", ()) if "gflop_per_second" in row]
     layers = read.get("convolution", {}).get("rows", ())
-    parts = ["### What bounds the ratios"] if rated or layers else []
+    warps = [row for row in read.get("warp", {}).get("rows", ()) if "taps_ms" in row]
+    parts = ["### What bounds the ratios"] if rated or layers or warps else []
+    if warps:
+        rows = [
+            (row["work"], row["allocator"], f"{row['ours_ms']['median']:.2f}",
+             f"{row['taps_ms']:.2f}", f"{row['theirs_ms']['median'] / row['taps_ms']:.2f}")
+            for row in warps
+        ]  # fmt: skip
+        head = ("work", "allocator", "ours ms", "four taps ms", "highest ratio")
+        parts.append(
+            "What XLA takes to read the four taps of every pixel and sum them, with indices and "
+            "weights that lie ready, and the ratio to PyTorch that this alone would have.\n\n"
+            + _rows(head, rows)
+        )
     if rated:
         rows = []
         for row in rated:
