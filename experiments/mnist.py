@@ -3,18 +3,19 @@
     python -m flowjax_inv.data prepare mnist --from FOLDER_OF_THE_ARCHIVES
     python -m experiments.run --config=experiments/mnist.py:cpu --workdir=runs/mnist
 
-Variants: none, the paper's recipe (a GPU); `:cpu`, minutes on two cores; `:smoke`, to see that it
-runs. The control without augmentation: --config.distribution.name=identity.
+Variants: none, the paper's recipe (a GPU); `:cpu`, 10 minutes on two cores; `:smoke`, to see that
+it runs. The control without augmentation: --config.distribution.name=identity.
 """
 
 from experiments import defaults, recipes
+from flowjax_inv.report import papers
 
 
 def get_config(variant: str = "") -> defaults.Config:
     """Return the config of a variant: "", "cpu" or "smoke"."""
     recipes.check_variant(variant, ("cpu", "smoke"))
     config = recipes.table_1("mnist")
-    config.paper = "99.2 ± 0.1 (flow, Table 1)"
+    config.paper = papers.MNIST["flow"]
     config.data.choice, config.data.train_size = "random", 50_000
     config.classifier.name = "lenet"
     config.distribution.loc_std = 0.5

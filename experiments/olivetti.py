@@ -8,18 +8,19 @@ degrees) from turned and otherwise transformed views. Augerino's paper: the supp
 shrinks to 0.003 rad, that of every other generator stays below 0.1. Others:
 --config.distribution.name=flow.
 
-Variants: none, the paper's 200 epochs and its widths; `:cpu`, minutes on two cores; `:smoke`, to
+Variants: none, the paper's 200 epochs and its widths; `:cpu`, 10 minutes on two cores; `:smoke`, to
 see that it runs.
 """
 
 from experiments import defaults, recipes
+from flowjax_inv.report import papers
 
 
 def get_config(variant: str = "") -> defaults.Config:
     """Return the config of a variant: "", "cpu" or "smoke"."""
     recipes.check_variant(variant, ("cpu", "smoke"))
     config = defaults.get_config()
-    config.paper = "support 0.003 rad (Augerino, section 4.3)"
+    config.paper = papers.OLIVETTI["augerino"]
     config.data.name, config.data.train_size, config.data.test_size = "olivetti", 0, 0
     # 45 of 64 pixels: no corner from outside tells the angle.
     config.data.repeats, config.data.rotated_degrees, config.data.centre_crop = 30, 90.0, 45

@@ -31,6 +31,7 @@ from experiments.running.run_folder import RunFolder, environment
 from flowjax_inv import training
 from flowjax_inv.checkpoints import Checkpoints
 from flowjax_inv.report.page import write_report
+from flowjax_inv.report.papers import paper_figure
 from flowjax_inv.report.tables import summary
 
 __all__ = ["train_and_evaluate"]
@@ -172,21 +173,23 @@ def _facts(parts: Assembly, measured: Mapping[str, Any]) -> dict[str, Any]:
     floor = alarms.entropy_floor_per_coordinate * transform.dim
     if distribution.discrete:
         floor = alarms.entropy_floor_discrete
+    method = {"paper": config.paper, "method": config.distribution.name}
     return {
         "class_names": list(data.class_names),
         "image_shape": list(data.train.images.shape[1:]),
         "train_images": len(data.train),
         "test_images": len(data.test),
         "data_note": data.note,
-        "paper": config.paper,
+        **method,
+        "paper": paper_figure(method, dict(defaults.flatten(config))),
         "pose_likelihood": config.objective.pose_likelihood,
         "coordinates": list(transform.names),
         "units": list(transform.units),
         "log_volume": measured.get("log_volume", transform.dim * math.log(2.0)),
         "entropy_floor": floor,
+        "saturated_limit": alarms.saturated_share,
         "collapsed": distribution.has_density and measured.get("entropy", 0.0) < floor,
         "saturated": measured.get("saturated_share", 0.0) > alarms.saturated_share,
-        "method": config.distribution.name,
         "seed": config.seed,
     }
 

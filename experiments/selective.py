@@ -7,9 +7,9 @@
 it: --config.distribution.name=augerino. With a seam at half a turn: --config.distribution.base=box
 --config.distribution.bijection=coupling.
 
-Variants: none, the paper's epochs and batch (a GPU); `:cpu`, minutes on two cores; `:equivariant`,
-as `:cpu` with the equivariance term, alpha as strong throughout and the classifier at rest after
-two epochs; `:smoke`, to see that it runs.
+Variants: none, the paper's epochs and batch (a GPU); `:cpu`, 20 minutes on two cores;
+`:equivariant`, as `:cpu` with the equivariance term, alpha as strong throughout and the classifier
+at rest after two epochs; `:smoke`, to see that it runs.
 """
 
 from experiments import defaults, recipes

@@ -3,8 +3,8 @@
     python -m flowjax_inv.data prepare tiny_imagenet --from FOLDER_OF_THE_ARCHIVE
     python -m experiments.run --config=experiments/tinyin.py
 
-Variants: none, the recipe in full (a GPU); `:cpu`, minutes on two cores, on five classes; `:smoke`,
-to see that it runs. A part of the classes: --config.data.classes=0-19.
+Variants: none, the recipe in full (a GPU); `:cpu`, 5 minutes on two cores, on five classes;
+`:smoke`, to see that it runs. A part of the classes: --config.data.classes=0-19.
 
 InstaAug's 321 crops may leave the picture; without the last field it has the 105 that do not:
 
@@ -19,13 +19,14 @@ The rival of random crops is tuned over boxes on images held out from training, 
 """
 
 from experiments import defaults, recipes
+from flowjax_inv.report import papers
 
 
 def get_config(variant: str = "") -> defaults.Config:
     """Return the config of a variant: "", "cpu" or "smoke"."""
     recipes.check_variant(variant, ("cpu", "smoke"))
     config = defaults.get_config()
-    config.paper = "65.4 (flow, Table 1)"
+    config.paper = papers.TINY_IMAGENET["flow"]
     config.data.name, config.data.train_size, config.data.test_size = "tiny_imagenet", 0, 0
     # The classifier's recipe is InstaAug's: every variant of theirs mirrors while training, and
     # pixels outside the picture are mid-grey.

@@ -1,4 +1,4 @@
-"""How much of the circle a class's images are turned by, of known densities."""
+"""How far images are turned, and whether turns count as found, of known densities."""
 
 from typing import Any, NamedTuple
 
@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import defaults
+from experiments import build, defaults, three_modes
 from experiments.measuring.densities import Subject, make_arc_shares
+from experiments.measuring.posed_densities import by_pose
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
@@ -60,3 +61,41 @@ def test_the_share_is_the_mean_over_the_first_images_of_a_class(
 def test_where_there_are_no_turns_or_poses_are_known_there_is_no_share() -> None:
     assert shares(2, "translation") is None
     assert shares(2, centres_degrees=np.zeros((3, 1))) is None
+
+
+class Points(NamedTuple):
+    """The same turns for every image, in half circles, one after the other."""
+
+    turns: tuple[float, ...]
+    images: int
+
+    def sample_and_log_prob(self, *, seed: Any, sample_shape: tuple[int]) -> tuple[jax.Array, ...]:
+        theta = jnp.resize(jnp.array(self.turns), sample_shape)[:, None, None]
+        theta = jnp.broadcast_to(theta, (*sample_shape, self.images, 1))
+        return theta, jnp.zeros(theta.shape[:-1])
+
+
+class Turned(ConditionalDistribution):
+    turns: tuple[float, ...] = (0.0,)
+
+    def __call__(self, images, *, train=False) -> Any:
+        return Points(self.turns, len(images))
+
+
+@pytest.mark.parametrize(
+    ("turns", "found"), [((0.0, 2 / 3, -2 / 3), True), ((0.0, 2 / 3), True), ((0.0,), False)]
+)
+def test_modes_without_a_width_are_turns_all_the_same(
+    turns: tuple[float, ...], *, found: bool
+) -> None:
+    config = three_modes.get_config("smoke")
+    config.evaluation.poses = 5
+    results, _ = by_pose(
+        Subject(
+            Turned(dim=1, turns=turns), Affine("rotation"), build.data_set(config),
+            Normalization(), config, jax.random.key(0),
+        ),
+        {},
+    )  # fmt: skip
+    assert results["half_range_degrees"] == pytest.approx(0.0, abs=1e-3)
+    assert results["invariance_found"] is found

@@ -16,7 +16,15 @@ from matplotlib.axes import Axes
 from experiments import report
 from flowjax_inv.report import compare_figures, compare_page, formats
 from flowjax_inv.report.compare import compare
-from flowjax_inv.report.compare_table import cells, figures_behind, heads, markdown, matrix
+from flowjax_inv.report.compare_table import (
+    cells,
+    figures_behind,
+    heads,
+    legend,
+    markdown,
+    matrix,
+)
+from flowjax_inv.report.evaluation import MissingArrayError
 
 CONFIG: dict[str, Any] = {
     "command": "python -m x",
@@ -262,6 +270,60 @@ def test_poses_have_columns_only_where_they_are_known(tmp_path: Path) -> None:
     assert "Kolmogorov" in markdown(compare([images, make_run(tmp_path / "m")]))
 
 
+def test_a_regression_has_errors_in_the_matrix(tmp_path: Path) -> None:
+    errors: dict[str, Any] = {"test_error_degrees": 2.0, "test_error_degrees_averaged": 1.5}
+    none: dict[str, Any] = dict.fromkeys(("test_accuracy", "test_accuracy_averaged"))
+    folders = [
+        make_run(tmp_path / "faces", {"data.name": "olivetti"}, **none, **errors),
+        make_run(tmp_path / "control", {"data.name": "olivetti", "distribution.name": "identity"},
+                 **none, **errors),
+        make_run(tmp_path / "figures"),
+        make_run(tmp_path / "unlabelled", {"data.name": "z"}, **none),
+    ]  # fmt: skip
+    assert matrix(compare(folders)) == (
+        ["mario_iggy", "olivetti", "z"],
+        [["flow", "99.00 (98.00)", "1.50° (2.00°)", "–"], ["none", "–", "(2.00°)", "–"]],
+    )
+
+
+def test_modes_and_arcs_have_columns_only_where_a_run_has_them(tmp_path: Path) -> None:
+    modes: dict[str, Any] = {
+        "mode_share_error": 0.0123, "mode_share_error_worst": 0.1, "outside_share_worst": 0.2,
+        "valley_ratio": 0.002, "valley_ratio_worst": 0.5,
+    }  # fmt: skip
+    arcs: list[dict[str, Any]] = [{"arc_share_6": six, "arc_share_9": 0.25} for six in (0.5, 0.6)]
+    plain = make_run(tmp_path / "plain")
+    three = make_run(tmp_path / "three", {"data.modes": 3}, **modes)
+    turned = [make_run(tmp_path / f"t{i}", {"data.name": "mnist", "seed": i}, **arc)
+              for i, arc in enumerate(arcs)]  # fmt: skip
+    bare = heads(compare([plain]).experiments)
+    assert not {"arcs", "valley : peak"} & set(bare)
+    found = compare([plain, three, *turned])
+    shown = heads(found.experiments)
+    by_name = {e.name: dict(zip(shown, cells(e.rows[0], shown), strict=True))
+               for e in found.experiments}  # fmt: skip
+    of_modes = by_name["mario_iggy, data.modes=3"]
+    assert [of_modes[head] for head in shown if "mass" in head or "worst" in head] == [
+        "0.012", "0.100", "20.0", "0.500",
+    ]  # fmt: skip
+    assert (of_modes["valley : peak"], of_modes["arcs"]) == ("0.002", "–")
+    assert by_name["mnist"]["arcs"] == "6: 0.55 ± 0.07; 9: 0.25 ± 0.00"
+    assert "| 6: 0.55 ± 0.07; 9: 0.25 ± 0.00 |" in markdown(found)
+    behind = figures_behind(found)["experiments"]
+    assert behind[2]["rows"][0]["figures"]["arc_share_6"]["values"] == [0.5, 0.6]
+    assert behind[0]["rows"][0]["figures"]["valley_ratio"]["values"] == [0.002]
+
+
+def test_the_legend_says_what_is_a_median_of_what_is_shown(tmp_path: Path) -> None:
+    more: dict[str, Any] = dict.fromkeys(
+        ("wasserstein_degrees", "other_class_share", "covered_share"), 0.5
+    )
+    words = legend(compare([make_run(tmp_path / "run", rotation_distance=0.1, **more)]))
+    medians = "half-range; outside; other class; reached; Kolmogorov; Wasserstein"
+    assert f"Medians over test images: {medians}. Median over samples: rotation distance." in words
+    assert "Means over test images: entropy." in words
+
+
 def test_a_seed_is_counted_once(tmp_path: Path) -> None:
     """The run that has more to show stays; the other is named."""
     bare = make_run(tmp_path / "a", metrics=False)
@@ -380,6 +442,25 @@ def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     assert "python -m x" in text
 
 
+def test_the_page_has_densities_and_arcs_side_by_side(tmp_path: Path) -> None:
+    folders = []
+    for method in ("flow", "augerino"):
+        run = make_run(tmp_path / method, {"distribution.name": method}, arc_share_6=0.5)
+        rotations = {"rotation_degrees": np.zeros((2, 3, 20))}
+        np.savez(run / "evaluation.npz", **cast(Any, make_evaluation() | rotations))
+        (run / "metrics.jsonl").write_text('{"step": 1, "epoch": 1, "arc_share_6": 0.5}\n')
+        folders.append(run)
+    text = report.compare_runs(folders, tmp_path / "out").read_text()
+    titles = re.findall(r"<h3>(.*?)</h3>", text)
+    assert titles == [
+        "Does the density know where the input points?", "How the runs went",
+        "How far each class may be turned, as training went on", "Where images are turned to",
+        "What the classifiers get to see",
+    ]  # fmt: skip
+    assert text.count("<img ") == 3 + 2 * 2
+    assert "Not drawn" not in text
+
+
 def test_runs_without_arrays_and_metrics_still_have_their_table(tmp_path: Path) -> None:
     text = report.compare_runs(
         [make_run(tmp_path / "a", metrics=False)], tmp_path / "o"
@@ -464,6 +545,20 @@ def test_curves_have_two_panels_per_method_and_a_line_per_seed() -> None:
     assert flow.get_ylim()[0] < -6 < 2 < flow.get_ylim()[1]
     assert len({panel.get_ylim() for panel in accuracies}) == 1
     assert accuracies[1].lines[1].get_ydata() == [80]
+
+
+def test_arcs_have_a_panel_per_method_and_a_line_per_class_and_seed() -> None:
+    metrics = [{"epoch": i, "arc_share_6": 0.5, "arc_share_9": 0.1 * i} for i in range(3)]
+    methods = {"flow": [({}, metrics)] * 2, "none": [({}, [{"epoch": 1}])]}
+    figure = compare_figures.arc_shares_of_methods(methods)
+    flow, none = cast("list[Axes]", figure.axes)
+    drawn = [line for line in flow.lines if str(line.get_label()) in ("6", "9")]
+    assert len(drawn) == 4
+    np.testing.assert_allclose(np.asarray(drawn[1].get_ydata()), [0.0, 0.1, 0.2])
+    assert flow.get_ylim() == none.get_ylim()
+    assert [text.get_text() for text in none.texts] == ["no arcs logged"]
+    with pytest.raises(MissingArrayError, match="no run here logged arcs"):
+        compare_figures.arc_shares_of_methods({"none": methods["none"]})
 
 
 def test_settings_are_written_shortly() -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -244,7 +245,8 @@ def test_drops_and_warm_up_of_a_step_schedule() -> None:
     section.schedule, section.decay_epochs, section.decay_factor = "step", 1, 0.5
     section.warmup_steps = 10
     optimizer = build.optimizer(config, total_steps=16, steps_per_epoch=4)
-    params = {"classifier": np.ones(2), "distribution": np.ones(2)}
+    params: Any = {"classifier": np.ones(2), "distribution": np.ones(2)}
+    updates: Any
     state, rates = optimizer.init(params), []
     for _ in range(16):
         updates, state = optimizer.update(params, state, params)

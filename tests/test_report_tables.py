@@ -2,14 +2,17 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from finished_run import GOOD
 
-from experiments import publish
-from flowjax_inv.report import formats, readme, readme_sprites, tables
+from experiments import build, publish
+from flowjax_inv.report import formats, papers, readme, readme_sprites, tables
+from flowjax_inv.report.compare import compare
+from flowjax_inv.report.page import write_report
 from flowjax_inv.transforms import Affine, Crop, Decoupled
 
 ALARM_WORDS = ("Not finite", "Collapse", "Saturation", "Runaway")
@@ -58,6 +61,17 @@ def test_alarms_look_at_the_last_step_when_results_are_silent() -> None:
     metrics[-1] |= {"saturated_share": 0.4, "entropy": -3.0}
     alarms = tables.alarms({"entropy_floor": -1.0}, metrics)
     assert [alarm.split(":")[0] for alarm in alarms] == ["Collapse", "Saturation"]
+
+
+@pytest.mark.parametrize(("limit", "alarmed"), [(0.1, False), (0.07, True), (None, True)])
+def test_saturation_counts_from_the_runs_own_limit(limit: float | None, *, alarmed: bool) -> None:
+    results = GOOD | {"saturated_share": 0.08, "saturated_limit": limit}
+    shown = "5.0 %" if limit is None else formats.as_percent(limit)
+    row = next(row for row in tables.headline(results) if "edge" in row.name)
+    assert (row.target, row.passed) == (f"at most {shown}", not alarmed)
+    assert [f"(alarm above {shown})" in alarm for alarm in tables.alarms(results, [])] == (
+        [True] * alarmed
+    )
 
 
 def test_identity_has_no_entropy_and_no_alarm() -> None:
@@ -125,6 +139,43 @@ def test_headline_without_a_density_is_its_accuracy() -> None:
     results = IMAGES | {"method": "identity", "saturated_share": 0.0, "evaluation_samples": 1}
     (row,) = tables.headline(results)
     assert (row.value, row.target) == ("98.42 %", "paper (%): 99.2 ± 0.1 (Table 1)")
+
+
+@pytest.mark.parametrize(
+    ("method", "figure"),
+    [("flow", "65.4 (flow, Table 1)"), ("fixed", "64.5 (random crop, Table 1)"),
+     ("identity", "55.1 (baseline, Table 1)"), ("gaussian", "")],
+)  # fmt: skip
+def test_a_method_has_its_own_figure_of_the_paper(method: str, figure: str, tmp_path: Path) -> None:
+    """Also where the run was left without one, if its config is that of the paper's table."""
+    config = {"data": {"name": "tiny_imagenet"}, "transform": {"name": "crop"}}
+    shown = f"| tiny_imagenet | 1 | {figure or '–'} |"
+    for name, paper in (("stated", "65.4 (flow, Table 1)"), ("empty", "")):
+        write_results(
+            tmp_path / name, "x", 0, config, **IMAGES | {"method": method, "paper": paper}
+        )
+        assert shown in readme.images_table(tmp_path / name)
+        (tmp_path / name / "x" / "0" / "metrics.jsonl").write_text("")
+        page = write_report(tmp_path / name / "x" / "0").read_text()
+        assert [text for text in re.findall(r"paper \(%\): ([^<]*)<", page)] == [figure] * bool(
+            figure
+        )
+        (member,) = compare([tmp_path / name / "x" / "0"]).members
+        assert member.results["paper"] == figure
+    config["transform"]["name"] = "affine"
+    write_results(tmp_path / "other", "x", 0, config, **IMAGES | {"method": method, "paper": ""})
+    assert "| tiny_imagenet | 1 | – |" in readme.images_table(tmp_path / "other")
+
+
+def test_a_figure_of_a_paper_stands_in_one_table() -> None:
+    found = [getattr(papers, name) for name in papers.__all__ if name.isupper()]
+    texts = [text for figures in found for text in figures.values()]
+    assert len(set(texts)) == len(texts)
+    for figures in found:
+        assert set(figures) <= set(build.DISTRIBUTIONS)
+        for method, figure in figures.items():
+            for stated in figures.values():
+                assert papers.paper_figure({"method": method, "paper": stated}, {}) == figure
 
 
 @pytest.mark.parametrize(

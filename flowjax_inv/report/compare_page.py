@@ -10,7 +10,7 @@ import numpy as np
 
 from flowjax_inv.report.compare import Comparison, Experiment, Member, Row
 from flowjax_inv.report.compare_table import cells, figures_behind, heads, legend, markdown, matrix
-from flowjax_inv.report.formats import MISSING, averaged_by, number
+from flowjax_inv.report.formats import ARC_SHARE, MISSING, averaged_by, number
 from flowjax_inv.report.reading import read_evaluation
 from flowjax_inv.report.rendering import Section, as_png, inlined, render, write
 from flowjax_inv.report.tables import has_density, method_name
@@ -24,6 +24,28 @@ _OF_POSES = (
     "centres_degrees",
     "arc_half_range_degrees",
 )
+_SIDES = {  # title and caption of what has one picture per method
+    "densities": (
+        "Where images are turned to",
+        "Each circle takes one test image (small picture) and turns it by rotations sampled from "
+        "its learned density, of one seed per method; blue shows where the picture then points, "
+        "an outline where its class ends.",
+    ),
+    "views": (
+        "What the classifiers get to see",
+        "Left, framed, the input; beside it, views sampled from its learned density, of one seed "
+        "per method.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One picture per method, of the first of its seeds that has an evaluation."""
+
+    title: str
+    caption: str
+    pictures: list[Section]
 
 
 @dataclass(frozen=True)
@@ -36,7 +58,7 @@ class _Part:
     heads: list[str]
     lines: list[list[str]]
     sections: list[Section]
-    views: list[Section]
+    sides: list[_Side]
 
 
 def write_comparison(comparison: Comparison, out: Path | str) -> Path:
@@ -87,7 +109,7 @@ def _sentence(comparison: Comparison) -> str:
 
 def _part(experiment: Experiment) -> _Part:
     shown = heads([experiment])
-    evaluations, views = _evaluations(experiment)
+    evaluations, sides = _evaluations(experiment)
     return _Part(
         name=experiment.name,
         note=experiment.note,
@@ -95,7 +117,7 @@ def _part(experiment: Experiment) -> _Part:
         heads=["method", *shown],
         lines=[[row.name, *cells(row, shown)] for row in experiment.rows],
         sections=list(_sections(experiment, evaluations)),
-        views=views,
+        sides=sides,
     )
 
 
@@ -136,6 +158,15 @@ def _sections(
                 lambda: discovery.distance_against_half_range({"": distances}),
             ),
         )
+    if any(key.startswith(ARC_SHARE) for seeds in logs.values() for r, _ in seeds for key in r):
+        plots.append(
+            (
+                "How far each class may be turned, as training went on",
+                "The share of the circle that the images of a class are turned by, one line per "
+                "class and seed. Dashed: half of the circle, and all of it.",
+                lambda: figures.arc_shares_of_methods(logs),
+            )
+        )
     for title, caption, draw in plots:
         try:
             yield Section(title, caption, source=inlined(as_png(draw())))
@@ -158,34 +189,40 @@ def _distances(experiment: Experiment) -> dict[str, list[tuple[float, float]]]:
 
 def _evaluations(
     experiment: Experiment,
-) -> tuple[dict[str, list[dict[str, np.ndarray]]], list[Section]]:
-    """Read what the figure of half-ranges needs, and draw views of the first seed that has some.
+) -> tuple[dict[str, list[dict[str, np.ndarray]]], list[_Side]]:
+    """Read what the figure of half-ranges needs, and draw what stands side by side.
 
     One file after the other: together the evaluations of many runs would not fit into memory.
     """
     kept: dict[str, list[dict[str, np.ndarray]]] = {}
-    views = []
+    sides: dict[str, list[Section]] = {name: [] for name in _SIDES}
     for row in experiment.rows:
-        kept[row.name], view = [], None
+        kept[row.name], pictures = [], {}
         for member in row.members if has_density(row.results[0]) else []:
             evaluation, _ = read_evaluation(member.path / "evaluation.npz")
             if evaluation is not None:
                 kept[row.name].append({k: evaluation[k] for k in _OF_POSES if k in evaluation})
-                view = view or _views(row, member, evaluation)
-        if view:
-            views.append(view)
-    return kept, views
+                pictures = pictures or _pictures(row, member, evaluation)
+        for name, picture in pictures.items():
+            sides[name].append(picture)
+    return kept, [_Side(*_SIDES[name], drawn) for name, drawn in sides.items() if drawn]
 
 
-def _views(row: Row, member: Member, evaluation: Mapping[str, np.ndarray]) -> Section:
+def _pictures(row: Row, member: Member, evaluation: Mapping[str, np.ndarray]) -> dict[str, Section]:
+    """Draw a method's part of `_SIDES`; circles only where rotations were sampled."""
     from flowjax_inv.report import figures
 
     title = row.name if member.seed is None else f"{row.name}, seed {member.seed}"
-    try:
-        sheet = figures.view_sheet(evaluation, rows=6, columns=6)
-    except figures.MissingArrayError as error:
-        return Section(title, "", missing=f"Not drawn: {error}.")
-    return Section(title, "", source=inlined(as_png(sheet)))
+    draws = {"views": lambda: figures.view_sheet(evaluation, rows=6, columns=6)}
+    if "rotation_degrees" in evaluation:
+        draws["densities"] = lambda: figures.polar_densities(evaluation, columns=3)
+    pictures = {}
+    for name, draw in draws.items():
+        try:
+            pictures[name] = Section(title, "", source=inlined(as_png(draw())))
+        except figures.MissingArrayError as error:
+            pictures[name] = Section(title, "", missing=f"Not drawn: {error}.")
+    return pictures
 
 
 def _how(experiment: Experiment) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 
 from flowjax_inv.report.compare import Comparison, Experiment, Row
 from flowjax_inv.report.formats import (
+    ARC_SHARE,
     MISSING,
+    arcs_in_words,
     fixed,
     markdown_line,
     mean_and_deviation,
@@ -31,13 +33,26 @@ COLUMNS = (  # head, name in results.json, factor, decimals, only where poses ar
     ("reached (%)", "covered_share", 100.0, 0, True),
     ("Kolmogorov", "kolmogorov_distance", 1.0, 3, True),
     ("Wasserstein (°)", "wasserstein_degrees", 1.0, 1, True),
+    ("mass of a mode, off by", "mode_share_error", 1.0, 3, None),
+    ("mass of a mode, worst", "mode_share_error_worst", 1.0, 3, None),
+    ("outside, worst (%)", "outside_share_worst", 100.0, 1, None),
+    ("valley : peak", "valley_ratio", 1.0, 3, None),
+    ("valley : peak, worst", "valley_ratio_worst", 1.0, 3, None),
     ("rotation distance", "rotation_distance", 1.0, 3, None),
     ("rotation half-range (°)", "half_range_rotation", 1.0, 2, None),
     ("entropy (nats)", "entropy", 1.0, 2, False),
     ("views", "evaluation_samples", 1.0, 0, False),
     ("minutes", "seconds", 1 / 60, 1, False),
 )
-_OF_DENSITY = ("test_accuracy_averaged", "entropy")
+_OF_DENSITY = ("test_accuracy_averaged", "test_error_degrees_averaged", "entropy")
+_SUMMARIES = {  # what a run's figures are of what was measured in it
+    "Medians over test images": (
+        "half_range_degrees", "outside_share", "other_class_share", "covered_share",
+        "kolmogorov_distance", "wasserstein_degrees", "mode_share_error", "valley_ratio",
+    ),
+    "Median over samples": ("rotation_distance",),
+    "Means over test images": ("half_range_rotation", "entropy"),
+}  # fmt: skip
 
 
 def heads(experiments: Sequence[Experiment]) -> list[str]:
@@ -51,6 +66,7 @@ def heads(experiments: Sequence[Experiment]) -> list[str]:
             else known or not poses)
     ]  # fmt: skip
     shown += ["verdict"] * any("invariance_found" in results for results in everything)
+    shown += ["arcs"] * any(key.startswith(ARC_SHARE) for results in everything for key in results)
     papers = any(results.get("paper") for results in everything)
     found = any(m.alarms for e in experiments for row in e.rows for m in row.members)
     return ["seeds", *["paper (%)"] * papers, *shown, *["alarms"] * found]
@@ -80,6 +96,7 @@ def cells(row: Row, shown: Sequence[str]) -> list[str]:
         if key in _OF_DENSITY and not density:
             written[head] = MISSING
     written["verdict"] = verdict(row.results)
+    written["arcs"] = arcs_in_words(row.results)
     written["views"] = _counts(row, "evaluation_samples")
     return [written[head] for head in shown]
 
@@ -87,7 +104,7 @@ def cells(row: Row, shown: Sequence[str]) -> list[str]:
 def markdown(comparison: Comparison) -> str:
     """Write the table, what its figures are, and the runs with alarms or left out."""
     shown = heads(comparison.experiments)
-    left = {"paper (%)", "alarms"}
+    left = {"paper (%)", "arcs", "alarms"}
     lines = [
         markdown_line(["experiment", "method", *shown]),
         "|---|---|" + "".join("---|" if head in left else "---:|" for head in shown),
@@ -114,8 +131,13 @@ def legend(comparison: Comparison) -> str:
     """Say what the figures of the table are."""
     words = "Mean ± sample standard deviation over seeds."
     words += " Averaged: over sampled views; plain: the image as it is."
-    if any(experiment.poses_known for experiment in comparison.experiments):
-        words += " Half-range, outside and Kolmogorov distance: medians over test images."
+    shown = heads(comparison.experiments)
+    for summary, keys in _SUMMARIES.items():
+        named = [h.partition(" (")[0] for h, key, *_ in COLUMNS if key in keys and h in shown]
+        if named:
+            words += f" {summary}: {'; '.join(named)}."
+    if "arcs" in shown:
+        words += " Arcs: share of the circle that a class's images are turned by, their mean."
     if not all(has_density(member.results) for member in comparison.members):
         words += " Method none: no density, the control."
     return words
@@ -123,6 +145,8 @@ def legend(comparison: Comparison) -> str:
 
 def matrix(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Write accuracies as methods x experiments: averaged, in brackets that of plain images.
+
+    Of regressions the mean errors instead, in degrees.
 
     Returns:
         Names of the experiments, and one line per method: its name, then a text per experiment.
@@ -135,11 +159,21 @@ def matrix(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
             text = MISSING
             for row in experiment.rows:
                 if row.name == name:
-                    averaged, plain = cells(row, [COLUMNS[0][0], COLUMNS[1][0]])
-                    text = f"({plain})" if averaged == MISSING else f"{averaged} ({plain})"
+                    text = _scores(row)
             line.append(text)
         lines.append(line)
     return [experiment.name for experiment in comparison.experiments], lines
+
+
+def _scores(row: Row) -> str:
+    """Write averaged and, in brackets, plain accuracy; the errors of a regression with °."""
+    averaged, plain = cells(row, ["averaged accuracy (%)", "plain accuracy (%)"])
+    if plain == MISSING:
+        errors = cells(row, ["averaged error (°)", "plain error (°)"])
+        averaged, plain = (text if text == MISSING else f"{text}°" for text in errors)
+    if plain == MISSING:
+        return MISSING
+    return f"({plain})" if averaged == MISSING else f"{averaged} ({plain})"
 
 
 def figures_behind(comparison: Comparison) -> dict[str, Any]:
@@ -160,7 +194,8 @@ def figures_behind(comparison: Comparison) -> dict[str, Any]:
 
 def _behind(row: Row) -> dict[str, Any]:
     figures = {}
-    for _, key, *_ in COLUMNS:
+    arcs = [key for key in row.results[0] if key.startswith(ARC_SHARE)]
+    for key in [*(key for _, key, *_ in COLUMNS), *arcs]:
         values = [number(results, key) for results in row.results]
         # JSON has no infinity: what is not finite is not there.
         kept = [v for v in values if v is not None and math.isfinite(v)]

@@ -41,6 +41,7 @@ from flowjax_inv.report.tables import has_density
 __all__ = [
     "MissingArrayError",
     "arc_shares",
+    "draw_arc_shares",
     "draw_curve",
     "draw_half_ranges",
     "entropies",
@@ -157,11 +158,23 @@ def arc_shares(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     Raises:
         MissingArrayError: if no arc was logged.
     """
-    keys = list(dict.fromkeys(k for line in metrics for k in line if k.startswith(ARC_SHARE)))
-    if not keys:
-        raise MissingArrayError(f"metrics.jsonl has no {ARC_SHARE}CLASS")
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     panel = figure.subplots()
+    draw_arc_shares(panel, metrics)
+    if not panel.lines:
+        raise MissingArrayError(f"metrics.jsonl has no {ARC_SHARE}CLASS")
+    panel.set(xlabel="epochs", ylabel="share of the circle")
+    panel.grid(alpha=0.25)
+    panel.spines[["top", "right"]].set_visible(False)
+    figure.legend(frameon=False, ncols=8, loc="outside upper center")
+    return figure
+
+
+def draw_arc_shares(
+    panel: Axes, metrics: Sequence[Mapping[str, Any]], *, markersize: float = 4.5
+) -> None:
+    """Draw a line per class, if arcs were logged, into a panel; see `arc_shares`."""
+    keys = list(dict.fromkeys(k for line in metrics for k in line if k.startswith(ARC_SHARE)))
     epochs = logged(metrics, "epoch")
     for i, key in enumerate(keys):
         values = logged(metrics, key)
@@ -172,16 +185,12 @@ def arc_shares(metrics: Sequence[Mapping[str, Any]]) -> Figure:
             label=plain(key.removeprefix(ARC_SHARE)),
             color=CYCLE[i % 8],
             marker=MARKERS[i % 8],
-            markersize=4.5,
+            markersize=markersize,
             linewidth=1.3,
         )
-    for level in (0.5, 1.0):
+    for level in (0.5, 1.0) if keys else ():
         panel.axhline(level, color=BLACK, linestyle="--", linewidth=1.0)
-    panel.set(xlabel="epochs", ylabel="share of the circle", ylim=(0, 1.05))
-    panel.grid(alpha=0.25)
-    panel.spines[["top", "right"]].set_visible(False)
-    figure.legend(frameon=False, ncols=8, loc="outside upper center")
-    return figure
+    panel.set_ylim(0, 1.05)
 
 
 def half_ranges(evaluation: Arrays) -> Figure:

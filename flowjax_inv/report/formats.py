@@ -11,6 +11,7 @@ from typing import Any
 __all__ = [
     "ARC_SHARE",
     "MISSING",
+    "arcs_in_words",
     "as_degrees",
     "as_nats",
     "as_percent",
@@ -85,6 +86,13 @@ def spread(seeds: Sequence[Mapping[str, Any]], key: str, factor: float, digits: 
     if deviation is not None and not (key.startswith("true_") and len(set(values)) == 1):
         text += f" ± {fixed(deviation, digits)}"
     return text if len(values) == len(seeds) else f"{text} ({len(values)} of {len(seeds)})"
+
+
+def arcs_in_words(seeds: Sequence[Mapping[str, Any]]) -> str:
+    """Write how much of the circle every class is turned by: "0: 0.97; 6: 0.57"."""
+    keys = [key for key in seeds[0] if key.startswith(ARC_SHARE)]
+    words = (f"{key.removeprefix(ARC_SHARE)}: {spread(seeds, key, 1.0, 2)}" for key in keys)
+    return "; ".join(words) or MISSING
 
 
 def setting(name: str, value: Any) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flowjax_inv.report import tables
+from flowjax_inv.report.papers import paper_figure
 from flowjax_inv.report.reading import Run, as_stored, flat, read_run
 from flowjax_inv.report.rendering import Section, as_png, inlined, render, write
 
@@ -43,7 +44,7 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
         poses_known=tables.poses_known(run.results),
         has_density=tables.has_density(run.results),
         alarms=tables.alarms(run.results, run.metrics),
-        rows=tables.headline(run.results),
+        rows=tables.headline({**run.results, "paper": paper_figure(run.results, config)}),
         facts=_facts(run),
         sections=list(_sections(run, folder / "figures")),
         command=run.config.get("command", ""),

@@ -19,7 +19,8 @@ __all__ = ["polar_densities"]
 MAX_CLASSES = 8
 # Radius of a panel, in units of the true height: higher peaks are cut, and say so.
 MAX_RADIUS = 3.0
-PANEL, GAP, HEAD, MARGIN = 2.45, 0.12, 0.75, 0.5  # inches
+PANEL, GAP, MARGIN = 2.45, 0.12, 0.5  # inches
+NARROW = 4  # columns below which words stand in more lines
 
 
 def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
@@ -55,10 +56,12 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
     radii = densities / unit
     limit = float(np.clip(1.05 * radii.max(initial=0), 1.35, MAX_RADIUS))
 
-    width, height = PANEL * columns + MARGIN + 0.1, (PANEL + GAP) * rows + HEAD
+    narrow = columns < NARROW
+    head = 1.4 if narrow else 0.75
+    width, height = PANEL * columns + MARGIN + 0.1, (PANEL + GAP) * rows + head
     figure = Figure(figsize=(width, height))
     for i, j in np.ndindex(rows, columns):
-        x, y = MARGIN + PANEL * (j + 0.19), height - HEAD - (PANEL + GAP) * (i + 0.88)
+        x, y = MARGIN + PANEL * (j + 0.19), height - head - (PANEL + GAP) * (i + 0.88)
         box = (x / width, y / height, 0.68 * PANEL / width, 0.68 * (PANEL + GAP) / height)
         panel = cast(PolarAxes, figure.add_axes(box, projection="polar"))
         _prepare(panel, limit)
@@ -76,7 +79,7 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
         if j == 0:
             style: dict[str, Any] = {"va": "center", "fontsize": 12, "fontweight": "bold"}
             figure.text(0.14 / width, box[1] + box[3] / 2, plain(names[i]), rotation=90, **style)
-    _explain(figure, truth_known=truth is not None)
+    _explain(figure, truth_known=truth is not None, narrow=narrow)
     return figure
 
 
@@ -159,7 +162,7 @@ def _tick(panel: PolarAxes, pose: float, limit: float) -> None:
     panel.plot(angle, radius, color=BLACK, linewidth=3.5, zorder=5, solid_capstyle="butt")
 
 
-def _explain(figure: Figure, *, truth_known: bool) -> None:
+def _explain(figure: Figure, *, truth_known: bool, narrow: bool) -> None:
     handles: list[Any] = [
         Patch(color=BLUE, alpha=0.6, label="learned: pose after a sampled rotation")
     ]
@@ -168,10 +171,13 @@ def _explain(figure: Figure, *, truth_known: bool) -> None:
         handles.append(Patch(facecolor=SAND, edgecolor=RED, linewidth=1.8, label=label))
     label = "pose of the input (small picture)"
     handles.append(Line2D([], [], color=BLACK, linewidth=3.5, label=label))
-    figure.legend(handles=handles, loc="upper center", ncols=3, frameon=False, fontsize=10.5)
-    words = (
-        "0° = upright, at the top; left = counter-clockwise. "
-        "Distance from the centre is the density (not the area)."
+    columns = 1 if narrow else 3
+    figure.legend(handles=handles, loc="upper center", ncols=columns, frameon=False, fontsize=10.5)
+    words = ("\n" if narrow else " ").join(
+        (
+            "0° = upright, at the top; left = counter-clockwise.",
+            "Distance from the centre is the density (not the area).",
+        )
     )
-    y = 1 - 0.5 / figure.get_figheight()
+    y = 1 - (1.0 if narrow else 0.5) / figure.get_figheight()
     figure.text(0.5, y, words, ha="center", va="center", fontsize=9.5, color=GREY)

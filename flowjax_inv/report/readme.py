@@ -5,12 +5,20 @@ that only some seeds have says how many, a figure that none has is a dash.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from flowjax_inv.report.formats import ARC_SHARE, MISSING, averaged_by, markdown_line, spread
+from flowjax_inv.report.formats import (
+    ARC_SHARE,
+    MISSING,
+    arcs_in_words,
+    averaged_by,
+    markdown_line,
+    spread,
+)
 from flowjax_inv.report.kept import read_by_name, read_kept
+from flowjax_inv.report.papers import paper_figure
+from flowjax_inv.report.reading import flat
 from flowjax_inv.report.tables import has_density, method_name
 
 __all__ = [
@@ -80,12 +88,12 @@ def images_table(root: Path) -> str:
             method,
             data,
             str(len(runs.results)),
-            str(first.get("paper") or MISSING),
+            paper_figure(first, flat(config)) or MISSING,
             MISSING if none else averaged,
             plain,
             MISSING if none else spread(runs.results, "entropy", 1.0, 2),
             *[MISSING if none else spread(runs.results, "half_range_rotation", 1.0, 2)] * turned,
-            *[_arcs(runs.results)] * followed,
+            *[arcs_in_words(runs.results)] * followed,
             spread(runs.results, "seconds", 1 / 60, 1),
             f"`{runs.command}`" if runs.command else MISSING,
         ]
@@ -190,13 +198,6 @@ def aligned_table(root: Path) -> str:
             lines.append(markdown_line([name, str(len(seeds)), by, "turns left (°)", *left]))
         lines.append(markdown_line([name, str(len(seeds)), by, "deviation per pixel", *deviation]))
     return "\n".join(lines) if kept else ""
-
-
-def _arcs(seeds: list[Mapping[str, Any]]) -> str:
-    """Write how much of the circle every class is turned by: "0: 0.97; 6: 0.57"."""
-    keys = [key for key in seeds[0] if key.startswith(ARC_SHARE)]
-    words = (f"{key.removeprefix(ARC_SHARE)}: {spread(seeds, key, 1.0, 2)}" for key in keys)
-    return "; ".join(words) or MISSING
 
 
 def replace_between_markers(text: str, table: str, name: str = "results") -> str:
