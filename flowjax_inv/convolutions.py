@@ -4,7 +4,8 @@
 * 1x1 kernels, and kernels as large as the picture, are one matrix product;
 * up to four input channels: patches that hold several positions of a row, times a banded matrix;
 * else XLA's convolution forward and for the input gradient, up to 8 features of two or four
-  neighbouring outputs of a row as those of one: with fewer than 16 XLA takes a slower kernel;
+  neighbouring outputs of a row as those of one: with fewer than 16 XLA takes a slower kernel; 8
+  channels in pairs of columns, for the same reason;
 * and its weight gradient over slices of the batch that fit the cache, summed: over the whole batch
   XLA takes one (4x4 maps) to ten times as long.
 "auto" is "patches" on a single CPU device and "lax" on accelerators and on several devices.
@@ -149,6 +150,8 @@ def _widened(images: jax.Array, kernel: jax.Array, padding: tuple[int, int]) -> 
     """Convolve with stride 1: neighbouring outputs of a row are features of a wide convolution."""
     rows, columns, channels, features = kernel.shape
     width = images.shape[2] + 2 * padding[1] - columns + 1
+    if 2 * channels == _WIDE <= features and columns == 3 and width % 2 == 0:
+        return _paired(images, kernel, padding)
     fitting = (m for m in (2, 4) if m * features <= _WIDE and width % m == 0)
     block = max(fitting, default=1)
     shifted = [jnp.pad(kernel, ((0, 0), (m, block - 1 - m), (0, 0), (0, 0))) for m in range(block)]
@@ -160,6 +163,25 @@ def _widened(images: jax.Array, kernel: jax.Array, padding: tuple[int, int]) -> 
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
     return flat.reshape(*flat.shape[:2], width, features)
+
+
+def _paired(images: jax.Array, kernel: jax.Array, padding: tuple[int, int]) -> jax.Array:
+    """Convolve with stride 1 and three columns: two columns are one, of twice as many channels.
+
+    A third more multiplications, by zeros, and still faster: 1.09 times for predictions of
+    SimpleConv of width 8, 1.03 for its train step.
+    """
+    rows, _, channels, features = kernel.shape
+    x = jnp.pad(images, ((0, 0), (0, 0), (padding[1], padding[1]), (0, 0)))
+    shifted = [jnp.pad(kernel, ((0, 0), (m, 1 - m), (0, 0), (0, 0))) for m in (0, 1)]
+    flat = lax.conv_general_dilated(
+        x.reshape(*x.shape[:2], -1, 2 * channels),
+        jnp.stack(shifted, axis=3).reshape(rows, 2, 2 * channels, 2 * features),
+        (1, 1),
+        [(padding[0], padding[0]), (0, 0)],
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    return flat.reshape(*flat.shape[:2], -1, features)
 
 
 def _slice_length(batch: int, numbers: int) -> int:

@@ -19,6 +19,7 @@ SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding
     (70, 9, 7, 6, 4, 3, 1, 1),  # slices, the last one short
     (9, 10, 12, 8, 8, 3, 1, 0),  # pairs of outputs forward, fours for the input gradient
     (9, 8, 8, 6, 16, 3, 1, 1),  # pairs and fours, padded
+    (7, 9, 8, 8, 16, 3, 1, 1),  # pairs of columns, of the input too
     (5, 6, 6, 5, 6, 3, 1, 3),  # padding as wide as the kernel
     (35, 8, 8, 5, 6, 3, 2, 1),
     (35, 8, 9, 3, 6, 3, 2, 1),  # few channels, stride 2: slices
@@ -29,7 +30,7 @@ SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding
 
 
 # The first of each way, for the fast loop.
-FAST = (SHAPES[0], SHAPES[3], SHAPES[5], SHAPES[7], SHAPES[9], SHAPES[11])
+FAST = (SHAPES[0], SHAPES[3], SHAPES[5], SHAPES[6], SHAPES[8], SHAPES[10], SHAPES[12])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_patches_equal_lax(shape: tuple[int, ...]) -> None:
 def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shapes above reach the banded patches and the slices, and not only by name."""
     seen = []
-    for name in ("_banded", "_sliced", "_widened"):
+    for name in ("_banded", "_sliced", "_widened", "_paired"):
         own = getattr(convolutions, name)
         monkeypatch.setattr(
             convolutions, name, lambda *args, own=own, name=name: (seen.append(name), own(*args))[1]
@@ -69,7 +70,8 @@ def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     for batch, height, width, channels, features, side, stride, padding in SHAPES:
         x = jnp.zeros((batch, height, width, channels))
         convolve_patches(x, jnp.zeros((side, side, channels, features)), stride, padding)
-    assert seen == ["_banded"] * 3 + ["_sliced", "_widened"] * 4 + ["_sliced"] * 2
+    wide = ["_sliced", "_widened"]
+    assert seen == ["_banded"] * 3 + wide * 4 + ["_paired"] + wide + ["_sliced"] * 2
 
 
 def test_gradients_are_wide_and_in_slices() -> None:
