@@ -20,8 +20,11 @@ XLA_FLAGS = {
 
 
 def _known(flag: str) -> bool:
-    """Whether this XLA has a flag: it stops a process that names one it does not know."""
-    name = flag.removeprefix("--").encode()
+    """Whether this XLA has a flag: it stops a process that names one it does not know.
+
+    A flag's name is a string of its own there; one that is gone may still stand within another.
+    """
+    name = b"\0" + flag.removeprefix("--").encode() + b"\0"
     for path in Path(jaxlib.__file__).parent.rglob("libjax_common*"):
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
             return text.find(name) >= 0

@@ -328,7 +328,7 @@ def _read_split(described: Description, split: str) -> tuple[Split, bool]:
             f"{described.folder}: labels of {split} span {labels.min()} .. {labels.max()}; want "
             f"0 .. {classes - 1}: prepare the set again."
         )
-    ordered = numbers.min() >= 0 and len(np.unique(numbers)) == len(numbers)
+    ordered = bool(numbers.min() >= 0) and len(np.unique(numbers)) == len(numbers)
     if ordered and (np.diff(numbers) < 0).any():
         order = np.argsort(numbers)
         images, labels = images[order], labels[order]
