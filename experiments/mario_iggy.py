@@ -39,9 +39,6 @@ def get_config(variant: str = "") -> defaults.Config:
         # A range of InstaAug's grows both ways: with a classifier that knows nothing yet it is the
         # whole circle within 75 steps, and stays so.
         config.objective.burn_in_epochs = 1
-        # From 0.1 of the box, as elsewhere, it still ran there in two seeds of three at +-90
-        # degrees, once in 37 steps; a third of the learning rate was no cure.
-        config.distribution.start_half_range = (0.02,)
     if variant == "rotation":
         turns_alone(config)
         config.objective.copies, config.train.epochs = 8, 8
