@@ -19,7 +19,6 @@ from experiments.defaults import FIELDS, Config, did_you_mean
 from flowjax_inv import controllers, networks, training, transforms
 from flowjax_inv.data import digits, sprites, stored, user_pictures, variants
 from flowjax_inv.data.pixels import Normalization
-from flowjax_inv.data.recipes import GENERATED
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
@@ -110,10 +109,12 @@ def _printed_digits(section: Config) -> DataSet:
     )
 
 
-# In the order of GENERATED; what is not here is looked for among the prepared sets.
-SETS: dict[str, Callable[[Config], DataSet]] = dict(
-    zip(GENERATED, (_mario_iggy, _pictures, _printed_digits), strict=True)
-)
+# Those of GENERATED; what is not here is looked for among the prepared sets.
+SETS: dict[str, Callable[[Config], DataSet]] = {
+    "mario_iggy": _mario_iggy,
+    "pictures": _pictures,
+    "printed_digits": _printed_digits,
+}
 
 
 _VARIANTS = ("classes", "validation_size", "long_tail", "choice", "repeats", "rotated_degrees",

@@ -13,6 +13,7 @@ import pytest
 from experiments import build, defaults
 from experiments.measuring import evaluate
 from experiments.running.command_line import UsageError, available_configs, check_arguments
+from flowjax_inv.data.recipes import GENERATED
 from flowjax_inv.data.sets import Split
 from flowjax_inv.data.sprites import mario_iggy as make_set
 from flowjax_inv.objectives import Objective
@@ -266,3 +267,4 @@ def test_every_choice_is_in_its_table() -> None:
     ):
         assert set(defaults.FIELDS[field]["name"].choices) == set(table)
     assert set(defaults.FIELDS["evaluation"]["rules"].choices) == set(evaluate.RULES)
+    assert set(GENERATED) == set(build.SETS)
