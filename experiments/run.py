@@ -173,15 +173,15 @@ def _facts(parts: Assembly, measured: Mapping[str, Any]) -> dict[str, Any]:
     floor = alarms.entropy_floor_per_coordinate * transform.dim
     if distribution.discrete:
         floor = alarms.entropy_floor_discrete
-    method = {"paper": config.paper, "method": config.distribution.name}
+    stated = {"paper": config.paper, "method": config.distribution.name}
     return {
         "class_names": list(data.class_names),
         "image_shape": list(data.train.images.shape[1:]),
         "train_images": len(data.train),
         "test_images": len(data.test),
         "data_note": data.note,
-        **method,
-        "paper": paper_figure(method, dict(defaults.flatten(config))),
+        "method": stated["method"],
+        "paper": paper_figure(stated, dict(defaults.flatten(config))),
         "pose_likelihood": config.objective.pose_likelihood,
         "coordinates": list(transform.names),
         "units": list(transform.units),
