@@ -95,7 +95,7 @@ def _network(name: str, features: int, width: int) -> dict[str, Field]:
         "batch_norm": Field(value=False, about="of simple_conv, polar_conv: before every ReLU"),
         "hidden": Field((256, 256), "widths of an MLP's hidden layers", low=1),
         "activation": Field("", "empty: the network's own", choices=("", "relu", "tanh")),
-        "conv": Field("auto", "how convolutions run", choices=("auto", "lax", "patches")),
+        "conv": Field("auto", "how convolutions run", choices=("auto", "lax", "onednn", "patches")),
         "function": Field("", "of outside: MODULE:FUNCTION, images to logits, frozen"),
     }
 

@@ -1,6 +1,11 @@
 """The fast convolutions equal XLA's, in value and in derivatives, and pad as PyTorch does."""
 
+import importlib.metadata
+import os
 import re
+import subprocess
+import sys
+import threading
 from typing import Any
 
 import flax.linen as nn
@@ -9,8 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv import convolutions
-from flowjax_inv.convolutions import Conv, convolve, convolve_patches, uniform_fan_in
+from flowjax_inv.convolutions import (
+    Conv,
+    calls,
+    convolve,
+    convolve_onednn,
+    convolve_patches,
+    layer,
+    onednn,
+    patches,
+    uniform_fan_in,
+)
+
+needs_onednn = pytest.mark.skipif(not onednn.available(), reason="onednn-cpu-gomp is missing")
 
 SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding
     (5, 28, 28, 1, 6, 5, 1, 0),  # LeNet; one patch per row
@@ -38,7 +54,10 @@ FAST = (SHAPES[0], SHAPES[3], SHAPES[5], SHAPES[6], SHAPES[8], SHAPES[10], SHAPE
     [pytest.param(s, marks=() if s in FAST else pytest.mark.slow) for s in SHAPES],
     ids=str,
 )
-def test_patches_equal_lax(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "fast", [convolve_patches, pytest.param(convolve_onednn, marks=needs_onednn)]
+)
+def test_fast_ones_equal_lax(fast: Any, shape: tuple[int, ...]) -> None:
     batch, height, width, channels, features, side, stride, padding = shape
     x = jax.random.normal(jax.random.key(0), (batch, height, width, channels))
     kernel = jax.random.normal(jax.random.key(1), (side, side, channels, features))
@@ -54,24 +73,139 @@ def test_patches_equal_lax(shape: tuple[int, ...]) -> None:
         ]
         return value, *pull(jnp.cos(value)), *pushed
 
-    for fast, plain in zip(results(convolve_patches), results(convolve), strict=True):
-        assert fast.shape == plain.shape
-        np.testing.assert_allclose(fast, plain, rtol=0, atol=1e-4 * np.abs(plain).max())
+    for got, wanted in zip(results(fast), results(convolve), strict=True):
+        assert got.shape == wanted.shape
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
+
+
+@needs_onednn
+@pytest.mark.parametrize(("stride", "padding"), [(1, 1), (2, 0)])
+def test_onednn_differentiates_twice_and_maps(stride: int, padding: int) -> None:
+    """The three maps are each other's derivatives; new axes of one or both arguments."""
+    x = jax.random.normal(jax.random.key(0), (3, 7, 8, 5))
+    kernel = jax.random.normal(jax.random.key(1), (3, 3, 5, 4))
+
+    def results(f: Any) -> list[jax.Array]:
+        def loss(x: jax.Array, k: jax.Array) -> jax.Array:
+            return jnp.sum(jnp.sin(f(x, k, stride, padding)))
+
+        both, kernels = jax.grad(loss, (0, 1)), jnp.stack([kernel, 2 * kernel])
+        return [
+            *jax.jvp(both, (x, kernel), (jnp.cos(x), jnp.cos(kernel)))[1],
+            *jax.grad(lambda x, k: jnp.sum(jnp.sin(both(x, k)[1])), (0, 1))(x, kernel),
+            *jax.vmap(lambda x: both(x[None], kernel))(x),
+            *jax.vmap(lambda k: both(x, k))(kernels),
+            *jax.vmap(both)(jnp.stack([x, -x]), kernels),
+        ]
+
+    for got, wanted in zip(results(convolve_onednn), results(convolve), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
+
+
+@needs_onednn
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+def test_parts_of_the_images_are_done_apart(parts: int) -> None:
+    """On as many threads, more than there are images too; each part once, gradients summed."""
+    arrays = [
+        np.random.default_rng(0).normal(size=size).astype(np.float32)
+        for size in ((5, 6, 7, 3), (3, 3, 3, 4), (5, 6, 7, 4))
+    ]
+    x, kernel, pull = (jnp.asarray(array) for array in arrays)
+    value, back = jax.vjp(lambda x, k: convolve(x, k, 1, 1), x, kernel)
+    names: tuple[onednn.Map, ...] = ("d_images", "d_kernel", "forward")
+    for name, place, wanted in zip(names, (0, 1, 2), (*back(pull), value), strict=True):
+        shared: Any = [array.copy() for array in arrays]
+        shared[place][:] = np.nan
+        done = []
+
+        def share(work: Any, count: int, done: list = done) -> None:
+            threads = [threading.Thread(target=work, args=(part,)) for part in range(count)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            done.append(count)
+
+        places = [(array.shape, array.ctypes.data) for array in shared]
+        onednn.run(name, places, 1, 1, parts, share)
+        np.testing.assert_allclose(shared[place], wanted, rtol=0, atol=1e-4)
+        assert done == [min(parts, 5)]
+
+
+@needs_onednn
+def test_nothing_of_nothing() -> None:
+    """No images: no outputs, and gradients of zero."""
+    x, kernel = jnp.zeros((0, 6, 6, 8)), jnp.ones((3, 3, 8, 4))
+    value, back = jax.vjp(lambda x, k: convolve_onednn(x, k, 1, 1), x, kernel)
+    assert value.shape == (0, 6, 6, 4)
+    assert not np.any(back(value)[1])
+
+
+LEAVE = """
+import jax, jax.numpy as jnp
+from flowjax_inv.convolutions import Conv
+x = jnp.ones((256, 32, 32, 16))
+layer = Conv(16, padding=1, conv="onednn")
+variables = layer.init(jax.random.key(0), x)
+apply = jax.jit(layer.apply)
+def run(x):
+    for _ in range(10):
+        x = apply(variables, x)
+    return x
+kept = run(x) if {keep} else None
+if not {keep}: run(x)
+raise SystemExit(3)
+"""
+
+
+@needs_onednn
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_process_may_leave_while_it_computes(keep: bool) -> None:
+    """Calls that come when Python has gone never return: the process would hang."""
+    environment = os.environ | {"XLA_FLAGS": ""}
+    command = [sys.executable, "-c", LEAVE.format(keep=keep)]
+    assert subprocess.run(command, env=environment, timeout=120, check=False).returncode == 3
+
+
+@needs_onednn
+def test_what_the_library_refuses_is_an_error_of_jax() -> None:
+    x, kernel = jnp.zeros((2, 6, 6, 8)), jnp.zeros((3, 3, 8, 4))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="oneDNN could not convolution_forward"):
+        calls._map("forward", x, kernel, (2, 9, 9, 4), 1, 1).block_until_ready()
+
+
+def test_onednn_refuses_what_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, kernel = jnp.zeros((2, 6, 6, 8)), jnp.zeros((3, 3, 8, 4))
+    monkeypatch.setattr(onednn, "available", lambda: True)
+    with pytest.raises(ValueError, match="images are bfloat16; oneDNN is called with float32"):
+        convolve_onednn(x.astype(jnp.bfloat16), kernel)
+    monkeypatch.setattr(onednn, "available", lambda: False)
+    with pytest.raises(ValueError, match="onednn-cpu-gomp is missing or does not run here: instal"):
+        convolve_onednn(x, kernel)
+
+
+@pytest.mark.parametrize("found", [[], None])
+def test_a_package_without_its_library_is_no_library(
+    found: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: found)
+    with pytest.raises(OSError, match=r"onednn-cpu-gomp has no libdnnl\.so\.3"):
+        onednn._library.__wrapped__()
 
 
 def test_every_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shapes above reach the banded patches and the slices, and not only by name."""
     seen = []
-    for name in ("_banded", "_sliced", "_widened", "_paired"):
-        own = getattr(convolutions, name)
+    for name in ("convolve_banded", "_sliced", "_widened", "_paired"):
+        own = getattr(patches, name)
         monkeypatch.setattr(
-            convolutions, name, lambda *args, own=own, name=name: (seen.append(name), own(*args))[1]
+            patches, name, lambda *args, own=own, name=name: (seen.append(name), own(*args))[1]
         )
     for batch, height, width, channels, features, side, stride, padding in SHAPES:
         x = jnp.zeros((batch, height, width, channels))
         convolve_patches(x, jnp.zeros((side, side, channels, features)), stride, padding)
     wide = ["_sliced", "_widened"]
-    assert seen == ["_banded"] * 3 + wide * 4 + ["_paired"] + wide + ["_sliced"] * 2
+    assert seen == ["convolve_banded"] * 3 + wide * 4 + ["_paired"] + wide + ["_sliced"] * 2
 
 
 def test_gradients_are_wide_and_in_slices() -> None:
@@ -98,7 +232,7 @@ def test_gradients_are_wide_and_in_slices() -> None:
     ],
 )
 def test_slices_fit_the_cache_and_are_few(batch: int, numbers: int, expected: int) -> None:
-    assert convolutions._slice_length(batch, numbers) == expected
+    assert patches._slice_length(batch, numbers) == expected
 
 
 @pytest.mark.parametrize(("height", "stride", "padding"), [(8, 2, 1), (7, 2, 1), (8, 1, 0)])
@@ -121,7 +255,9 @@ def test_padding_is_pytorchs(height: int, stride: int, padding: int) -> None:
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
-@pytest.mark.parametrize("conv", ["auto", "lax", "patches"])
+@pytest.mark.parametrize(
+    "conv", ["auto", "lax", pytest.param("onednn", marks=needs_onednn), "patches"]
+)
 def test_conv_is_flax_conv(conv: Any, use_bias: bool) -> None:
     """Parameters of one fit the other; the bias starts away from zero here."""
     x = jax.random.normal(jax.random.key(0), (2, 6, 5, 7))
@@ -131,15 +267,18 @@ def test_conv_is_flax_conv(conv: Any, use_bias: bool) -> None:
     np.testing.assert_allclose(np.asarray(ours.apply(variables, x)), np.asarray(theirs), atol=1e-5)
 
 
-def test_auto_is_patches_on_one_device_in_both_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("there", [False, pytest.param(True, marks=needs_onednn)])
+def test_auto_is_fast_on_one_device_in_both_modes(
+    there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The tests run on four devices, where it is lax."""
     seen = []
-
-    def spy(*args: Any) -> jax.Array:
-        seen.append(args[2:])
-        return convolve_patches(*args)
-
-    monkeypatch.setattr(convolutions, "convolve_patches", spy)
+    monkeypatch.setattr(onednn, "available", lambda: there)
+    for name in ("convolve_onednn", "convolve_patches"):
+        own = getattr(layer, name)
+        monkeypatch.setattr(
+            layer, name, lambda *args, own=own, name=name: (seen.append(name), own(*args))[1]
+        )
     x = jax.random.normal(jax.random.key(0), (2, 6, 6, 8))
     variables = Conv(4).init(jax.random.key(1), x)
 
@@ -154,9 +293,13 @@ def test_auto_is_patches_on_one_device_in_both_modes(monkeypatch: pytest.MonkeyP
     assert not seen
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     got = jacobians()
-    assert seen
+    assert set(seen) == {"convolve_onednn" if there else "convolve_patches"}
     for one in got:
         np.testing.assert_allclose(one, wanted[0], atol=1e-4)
+    seen.clear()
+    half = x.astype(jnp.bfloat16)
+    layer._implementation("auto", half)(half, jnp.zeros((3, 3, 8, 4), jnp.bfloat16))
+    assert seen == ["convolve_patches"]
 
 
 def test_uniform_fan_in_fills_its_interval() -> None:
@@ -168,5 +311,5 @@ def test_uniform_fan_in_fills_its_interval() -> None:
 
 def test_unknown_conv_is_refused() -> None:
     layer: Any = Conv(4).clone(conv="sliced")
-    with pytest.raises(ValueError, match='conv is "sliced"; allowed: auto, lax, patches.'):
+    with pytest.raises(ValueError, match='conv is "sliced"; allowed: auto, lax, onednn, patches.'):
         layer.init(jax.random.key(0), jnp.zeros((1, 4, 4, 1)))

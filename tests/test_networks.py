@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flowjax_inv.convolutions import onednn
 from flowjax_inv.networks import (
     MLP,
     CircularMask,
@@ -68,10 +69,12 @@ GOLDEN_CASES: list[tuple[str, nn.Module, tuple[int, ...]]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("conv", ["lax", "patches"])
+@pytest.mark.parametrize("conv", ["lax", "onednn", "patches"])
 @pytest.mark.parametrize(("name", "network", "shape"), GOLDEN_CASES, ids=lambda c: str(c)[:15])
 def test_networks_equal_pytorchs(name: str, network: Any, shape: tuple, conv: str) -> None:
     """Outputs in evaluation and in training, and the norms of both gradients, by both paths."""
+    if conv == "onednn" and not onednn.available():
+        pytest.skip("onednn-cpu-gomp is missing")
     if hasattr(network, "conv"):
         network = network.clone(conv=conv)
     variables = filled(network, shape)

@@ -1,6 +1,5 @@
-"""What makes convolutions fast on a CPU; networks choose by one field, `conv`.
+"""Convolutions from XLA's parts that are fast on a CPU, by shape.
 
-"lax" is XLA's convolution. "patches" is equal to it to rounding and computes by shape:
 * 1x1 kernels, and kernels as large as the picture, are one matrix product;
 * up to four input channels: patches that hold several positions of a row, times a banded matrix;
 * else XLA's convolution forward and for the input gradient, up to 8 features of two or four
@@ -8,31 +7,27 @@
   channels in pairs of columns, for the same reason;
 * and its weight gradient over slices of the batch that fit the cache, summed: over the whole batch
   XLA takes one (4x4 maps) to ten times as long.
-"auto" is "patches" on a single CPU device and "lax" on accelerators and on several devices.
 
 Did not help (CPU time, what we do = 1): weight gradients from plain patch matrices in blocks under
 `lax.scan` 1.2 to 2.4; banded patches from 8 channels on 2 to 5 forward; input gradients as banded
 convolutions of the cotangent 3 to 8; 16 features as 32, or 8 as 32, 1.3 to 1.9; slices of 32 images
 at any shape up to 2.7. XLA's flags for oneDNN, XNNPACK, no YNNPACK fusions, or 512-bit vectors: 0.9
 to 1.1 of a whole step; YNNPACK fusions of elementwise work: 1.09.
-`python -m benchmarks.convolution` compares with PyTorch.
 """
 
 import functools
 import math
-from typing import Any, Literal
+from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
-from jax.nn.initializers import Initializer
 
-__all__ = ["Conv", "Implementation", "convolve", "convolve_patches", "uniform_fan_in"]
+from flowjax_inv.convolutions.plain import convolve
 
-Implementation = Literal["auto", "lax", "patches"]
+__all__ = ["convolve_banded", "convolve_patches", "convolve_whole"]
 
 # Measured on two cores: numbers in the pictures and cotangents of a slice of the batch, its bounds
 # in pictures, numbers in a banded patch's row of the picture, and features that are made wide.
@@ -40,30 +35,6 @@ _SLICE_SIZE, _SLICE_BOUNDS, _BAND, _WIDE = 400_000, (4, 32), 24, 16
 # Every slice compiles by itself, 0.05 s: beyond so many they grow, up to this length. Twice as
 # long they take twice as long a picture.
 _MOST_SLICES, _LONGEST = 32, 48
-
-
-def uniform_fan_in(fan_in: int) -> Initializer:
-    """Return the initializer U(-1/sqrt(fan_in), 1/sqrt(fan_in)): PyTorch's default."""
-    bound = 1 / math.sqrt(fan_in)
-    symmetric = nn.initializers.uniform(2 * bound)
-    return lambda *args, **kwargs: symmetric(*args, **kwargs) - bound
-
-
-def convolve(images: jax.Array, kernel: jax.Array, stride: int = 1, padding: int = 0) -> jax.Array:
-    """Convolve (N, H, W, C) with (K, L, C, D) by XLA's own convolution.
-
-    Returns:    (N, (H + 2 padding - K) // stride + 1, (W + 2 padding - L) // stride + 1, D)
-    Convention: `padding` zeros on each of the four sides, at any stride, as PyTorch pads; XLA's
-        "SAME" differs from padding=1 at stride 2.
-    """
-    sides = (padding, padding)
-    return lax.conv_general_dilated(
-        images,
-        kernel,
-        (stride, stride),
-        (sides, sides),
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-    )
 
 
 def convolve_patches(
@@ -77,18 +48,23 @@ def convolve_patches(
     """
     rows, columns, channels, _ = kernel.shape
     if padding == 0 and images.shape[1:3] == (rows, columns):
-        flat = images.reshape(images.shape[0], -1) @ kernel.reshape(-1, kernel.shape[3])
-        return flat[:, None, None]
+        return convolve_whole(images, kernel)
     if padding == 0 and rows == columns == 1:
         x = images[:, ::stride, ::stride]
         flat = x.reshape(-1, channels) @ kernel[0, 0]
         return flat.reshape(*x.shape[:3], -1)
     if channels <= 4 and stride == 1:
-        return _banded(images, kernel, padding)
+        return convolve_banded(images, kernel, padding)
     return _sliced(images, kernel, stride, padding)
 
 
-def _banded(images: jax.Array, kernel: jax.Array, padding: int) -> jax.Array:
+def convolve_whole(images: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Convolve with kernels as large as the picture: one matrix product."""
+    flat = images.reshape(images.shape[0], -1) @ kernel.reshape(-1, kernel.shape[3])
+    return flat[:, None, None]
+
+
+def convolve_banded(images: jax.Array, kernel: jax.Array, padding: int) -> jax.Array:
     """Convolve with stride 1: a patch holds what `block` neighbouring outputs of a row see.
 
     With few channels a patch per output is mostly copying, and its product too narrow to be fast.
@@ -189,50 +165,3 @@ def _slice_length(batch: int, numbers: int) -> int:
     low, high = _SLICE_BOUNDS
     fitting = min(max(2 ** round(math.log2(_SLICE_SIZE / numbers)), low), high)
     return min(max(fitting, math.ceil(batch / _MOST_SLICES)), _LONGEST)
-
-
-class Conv(nn.Module):
-    """A convolution with a square kernel; parameters named and shaped as those of `nn.Conv`.
-
-    Attributes:
-        features: channels of the output.
-        kernel_size: side of the kernel.
-        stride: step between outputs, along both axes.
-        padding: zeros on each of the four sides, as PyTorch pads.
-        use_bias: add a bias per channel.
-        conv: "lax", "patches", or "auto": "patches" on a single CPU device, else "lax".
-        kernel_init, bias_init: how the parameters start.
-
-    Convention: "lax" is the choice for loops of XLA's and for export, and the faster one for
-        derivatives in forward mode.
-    """
-
-    features: int
-    kernel_size: int = 3
-    stride: int = 1
-    padding: int = 0
-    use_bias: bool = True
-    conv: Implementation = "auto"
-    kernel_init: Initializer = nn.initializers.lecun_normal()
-    bias_init: Initializer = nn.initializers.zeros
-
-    @nn.compact
-    def __call__(self, images: jax.Array) -> jax.Array:
-        """Map images (N, H, W, C) to (N, H', W', features), see `convolve`."""
-        if self.conv not in ("auto", "lax", "patches"):
-            raise ValueError(f'conv is "{self.conv}"; allowed: auto, lax, patches.')
-        made: Any = self.get_variable("params", "kernel")
-        if made is not None and made.shape[2] != images.shape[-1]:
-            raise ValueError(
-                f"images have {images.shape[-1]} channels; {self.name} was made for "
-                f"{made.shape[2]}: bring them to as many."
-            )
-        shape = (self.kernel_size, self.kernel_size, images.shape[-1], self.features)
-        kernel = self.param("kernel", self.kernel_init, shape)
-        single = jax.default_backend() == "cpu" and jax.device_count() == 1
-        patches = self.conv == "patches" or (self.conv == "auto" and single)
-        apply = convolve_patches if patches else convolve
-        x = apply(images, kernel, self.stride, self.padding)
-        if not self.use_bias:
-            return x
-        return x + self.param("bias", self.bias_init, (self.features,))

@@ -1,0 +1,81 @@
+"""The layer that networks are made of, and how it computes: one field, `conv`."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.nn.initializers import Initializer
+
+from flowjax_inv.convolutions import onednn
+from flowjax_inv.convolutions.calls import convolve_onednn
+from flowjax_inv.convolutions.patches import convolve_patches
+from flowjax_inv.convolutions.plain import convolve
+
+__all__ = ["Conv", "Implementation", "uniform_fan_in"]
+
+Implementation = Literal["auto", "lax", "onednn", "patches"]
+
+
+def uniform_fan_in(fan_in: int) -> Initializer:
+    """Return the initializer U(-1/sqrt(fan_in), 1/sqrt(fan_in)): PyTorch's default."""
+    bound = 1 / math.sqrt(fan_in)
+    symmetric = nn.initializers.uniform(2 * bound)
+    return lambda *args, **kwargs: symmetric(*args, **kwargs) - bound
+
+
+def _implementation(conv: str, images: jax.Array) -> Callable[..., jax.Array]:
+    known = {"lax": convolve, "onednn": convolve_onednn, "patches": convolve_patches}
+    if conv in known:
+        return known[conv]
+    if conv != "auto":
+        raise ValueError(f'conv is "{conv}"; allowed: auto, {", ".join(known)}.')
+    if jax.default_backend() != "cpu" or jax.device_count() > 1:
+        return convolve
+    sized = all(isinstance(size, int) for size in images.shape)  # else exported for any batch
+    fits = sized and images.dtype == jnp.float32 and onednn.available()
+    return convolve_onednn if fits else convolve_patches
+
+
+class Conv(nn.Module):
+    """A convolution with a square kernel; parameters named and shaped as those of `nn.Conv`.
+
+    Attributes:
+        features: channels of the output.
+        kernel_size: side of the kernel.
+        stride: step between outputs, along both axes.
+        padding: zeros on each of the four sides, as PyTorch pads.
+        use_bias: add a bias per channel.
+        conv: "lax", "onednn", "patches", or "auto", see `flowjax_inv.convolutions`.
+        kernel_init, bias_init: how the parameters start.
+
+    Convention: "lax" is the choice for export.
+    """
+
+    features: int
+    kernel_size: int = 3
+    stride: int = 1
+    padding: int = 0
+    use_bias: bool = True
+    conv: Implementation = "auto"
+    kernel_init: Initializer = nn.initializers.lecun_normal()
+    bias_init: Initializer = nn.initializers.zeros
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        """Map images (N, H, W, C) to (N, H', W', features), see `convolve`."""
+        made: Any = self.get_variable("params", "kernel")
+        if made is not None and made.shape[2] != images.shape[-1]:
+            raise ValueError(
+                f"images have {images.shape[-1]} channels; {self.name} was made for "
+                f"{made.shape[2]}: bring them to as many."
+            )
+        shape = (self.kernel_size, self.kernel_size, images.shape[-1], self.features)
+        kernel = self.param("kernel", self.kernel_init, shape)
+        apply = _implementation(self.conv, images)
+        x = apply(images, kernel, self.stride, self.padding)
+        if not self.use_bias:
+            return x
+        return x + self.param("bias", self.bias_init, (self.features,))
