@@ -36,10 +36,11 @@ def get_config(variant: str = "") -> defaults.Config:
         flow.tanh_width = 0.5  # the box, at its widest, then reaches 0.96 of the way to the edge
         flow.circular_shift = True
     if variant == "rivals":
-        # A range of InstaAug's grows both ways: with a classifier that knows nothing yet it is the
-        # whole circle within 75 steps, and stays so. At +-90 degrees two seeds of three still run
-        # there after that epoch (at an earlier commit none: rounding decides); a start at a fifth
-        # of the range, a third of the rate, and both were no cure.
+        # A range of InstaAug's grows both ways: with a classifier that knows little yet it is the
+        # whole circle within 40 steps, and stays so. One epoch without views, and, for InstaAug,
+        # a bonus that begins weak: --config.controller.start=0.03 (half-range 82 to 88 degrees in
+        # six seeds; at 0.3 rounding decides who runs away). A flow wants it strong: at 0.03 one
+        # seed of three settles off the arc.
         config.objective.burn_in_epochs = 1
     if variant == "rotation":
         turns_alone(config)
