@@ -1,5 +1,6 @@
 """Predictions averaged over views."""
 
+import sys
 from typing import Any
 
 import distrax
@@ -8,9 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flowjax_inv.convolutions import onednn
 from flowjax_inv.distributions.bases import UniformBox
 from flowjax_inv.distributions.box import Identity
-from flowjax_inv.inference import average_views, make_predict, predict, predict_adaptive
+from flowjax_inv.inference import (
+    average_views,
+    averaging,
+    make_predict,
+    predict,
+    predict_adaptive,
+)
 from flowjax_inv.networks import MLP
 from flowjax_inv.transforms import Affine
 
@@ -82,6 +90,16 @@ def test_make_predict_is_predict_and_compiles_once_for_new_weights() -> None:
     assert averaged._cache_size() == 1
 
 
+@pytest.mark.parametrize(("there", "most"), [(True, 512), (False, 32)])
+def test_onednn_takes_more_views_at_a_time(
+    there: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onednn, "available", lambda: there)
+    assert averaging._at_a_time() == most
+    monkeypatch.delitem(sys.modules, "flowjax_inv.convolutions")
+    assert averaging._at_a_time() == 32
+
+
 @pytest.mark.slow
 def test_few_views_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """45 views in two parts, the last one padded, as on a single CPU device under jit."""
@@ -106,6 +124,7 @@ def test_few_views_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     wanted = value_and_gradient()
     assert set(seen) == {45}
     seen.clear()
+    monkeypatch.setattr(averaging, "_at_a_time", lambda: 32)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     got = value_and_gradient()
     assert set(seen) == {23}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -35,9 +36,10 @@ Average = Literal["probs", "logits", "confident"]
 # of CIFAR-10 (0.91 to 0.92 of the upright accuracy, without weights 0.90).
 _CONFIDENCE = 4
 POOL = 300  # draws that a norm chooses from, as in the authors' code
-# Views at a time on a CPU, so that what is between a network's layers fits the cache: SimpleConv,
-# LeNet, Layer13 and ResNets are then faster; 32 and 64 were the best of 16 to 256 on two cores.
-_AT_A_TIME = 32
+# Views at a time on a CPU, so that what is between a network's layers fits the cache. By XLA's
+# convolutions 32 and 64 were the best of 16 to 256 on two cores (SimpleConv, LeNet, Layer13,
+# ResNets); by oneDNN's 512 of 128 to 1024 (SimpleConv; LeNet as fast at 1024).
+_AT_A_TIME, _AT_A_TIME_BY_ONEDNN = 32, 512
 
 
 def check_images(images: jax.Array) -> None:
@@ -139,14 +141,22 @@ def _few_at_a_time(classify: Callable[[jax.Array], jax.Array], images: jax.Array
     """
     count, single = images.shape[0], jax.default_backend() == "cpu" and jax.device_count() == 1
     counted = isinstance(images, Tracer) and isinstance(count, int)
-    if not (single and counted and count > _AT_A_TIME):
+    most = _at_a_time()
+    if not (single and counted and count > most):
         return classify(images)
-    parts = math.ceil(count / _AT_A_TIME)
+    parts = math.ceil(count / most)
     size = math.ceil(count / parts)
     # Padded, not a shorter last part: the classifier would be compiled twice.
     padded = jnp.pad(images, ((0, parts * size - count), (0, 0), (0, 0), (0, 0)))
     logits = lax.map(classify, padded.reshape(parts, size, *images.shape[1:]))
     return logits.reshape(parts * size, -1)[:count]
+
+
+def _at_a_time() -> int:
+    # Slow to import, for Flax; who has not done it has no network that calls oneDNN.
+    convolutions = sys.modules.get("flowjax_inv.convolutions")
+    called = convolutions and convolutions.onednn.available()
+    return _AT_A_TIME_BY_ONEDNN if called else _AT_A_TIME
 
 
 def check_logits(logits: Any, images: jax.Array) -> None:
