@@ -11,7 +11,7 @@ PYTHON ?=
 PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
-REQUIREMENTS := pyproject.toml $(wildcard constraints/*.txt)
+REQUIREMENTS := pyproject.toml flowjax_inv/warps/taps.c $(wildcard constraints/*.txt)
 # Runs an interpreter and succeeds if it can make this project's environment.
 SUITABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 

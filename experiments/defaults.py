@@ -177,7 +177,7 @@ FIELDS: dict[str, Any] = {
         "warp": Field(
             "auto",
             "bilinear sampling; auto: flat on a single CPU device, else gather",
-            choices=("auto", "gather", "flat", "map_coordinates"),
+            choices=("auto", "gather", "flat", "native", "map_coordinates"),
         ),
         "padding": Field("zeros", "outside the picture", choices=("zeros", "border")),
         "align_corners": Field(value=True, about="pixel-centre rule of the warp"),

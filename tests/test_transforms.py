@@ -245,7 +245,7 @@ def test_a_pure_translation_is_a_crop_where_the_centre_is_free():
         (lambda: Affine("rotation", half_range=(float("inf"),)), r"half_range=\(inf,\)"),
         (
             lambda: Affine("rotation", warp="nearest"),
-            r"warp='nearest'.*auto, gather, flat, map_coordinates",
+            r"warp='nearest'.*auto, gather, flat, native, map_coordinates",
         ),
         (lambda: Affine("rotation", padding="wrap"), r"padding='wrap'.*zeros, border"),
         (lambda: Crop(padding="wrap"), r"padding='wrap'.*zeros, border"),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from flowjax_inv import warps
+from flowjax_inv.warps import native, sampling
 
 GOLDEN = np.load(Path(__file__).parent / "golden" / "warps.npz")
 QUARTER_TURN = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]], np.float32)
@@ -21,6 +22,11 @@ BOXES = np.array(
 )
 RULES = [(p, a) for p in warps.PADDINGS for a in (True, False)]
 rules = pytest.mark.parametrize(("padding", "align_corners"), RULES)
+NATIVE = pytest.param(
+    "native", marks=pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
+)
+TAPS = ["gather", "flat", NATIVE]
+METHODS = [NATIVE if method == "native" else method for method in warps.METHODS]
 
 
 def as_matrices(boxes):
@@ -41,7 +47,7 @@ def value_and_gradients(function, images, guide, weights):
 
 
 @rules
-@pytest.mark.parametrize("method", ["gather", "flat"])
+@pytest.mark.parametrize("method", TAPS)
 def test_golden_values_and_gradients(method, padding, align_corners):
     name = f"{padding}_{'centres' if align_corners else 'edges'}"
 
@@ -58,25 +64,24 @@ def test_golden_values_and_gradients(method, padding, align_corners):
 
 
 @rules
-def test_gather_and_flat_are_map_coordinates(padding, align_corners):
+@pytest.mark.parametrize("method", TAPS)
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_the_taps_are_those_of_map_coordinates(channels, method, padding, align_corners):
     rng = np.random.default_rng(0)
-    images = rng.normal(size=(3, 6, 9, 2)).astype(np.float32)
+    images = rng.normal(size=(3, 6, 21, channels)).astype(np.float32)
     matrices = (np.eye(3) + 0.4 * rng.normal(size=(4, 3, 3, 3))).astype(np.float32)
     weights = rng.normal(size=(4, *images.shape)).astype(np.float32)
     options = {"padding": padding, "align_corners": align_corners}
-    gather, flat, reference = (
-        value_and_gradients(
-            partial(warps.warp, method=method, **options), images, matrices, weights
-        )
-        for method in ("gather", "flat", "map_coordinates")
+    ours, reference = (
+        value_and_gradients(partial(warps.warp, method=name, **options), images, matrices, weights)
+        for name in (method, "map_coordinates")
     )
-    for x, y, z in zip(gather, flat, reference, strict=True):
-        np.testing.assert_allclose(x, z, atol=2e-4)
-        np.testing.assert_allclose(y, z, atol=2e-4)
+    for x, y in zip(ours, reference, strict=True):
+        np.testing.assert_allclose(x, y, atol=3e-4)
 
 
 @rules
-@pytest.mark.parametrize("method", ["products", "flat"])
+@pytest.mark.parametrize("method", ["products", "flat", NATIVE])
 def test_crop_is_warp(method, padding, align_corners):
     rng = np.random.default_rng(1)
     images = rng.normal(size=(2, 8, 11, 3)).astype(np.float32)
@@ -98,7 +103,7 @@ def test_crop_is_warp(method, padding, align_corners):
 
 
 @pytest.mark.parametrize("align_corners", [True, False])
-@pytest.mark.parametrize("method", warps.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_quarter_turns_are_rot90_exactly(method, align_corners):
     images = np.random.default_rng(2).normal(size=(6, 6, 2)).astype(np.float32)
     matrix = np.eye(3, dtype=np.float32)
@@ -108,7 +113,7 @@ def test_quarter_turns_are_rot90_exactly(method, align_corners):
         matrix = matrix @ QUARTER_TURN
 
 
-@pytest.mark.parametrize("method", ["gather", "flat"])
+@pytest.mark.parametrize("method", TAPS)
 def test_forward_mode_agrees_with_reverse_mode(method):
     images, matrix = GOLDEN["images"], GOLDEN["matrices"][1]
     small = partial(warps.warp, images[0, :3, :4, :1], method=method)
@@ -118,7 +123,7 @@ def test_forward_mode_agrees_with_reverse_mode(method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["gather", "flat"])
+@pytest.mark.parametrize("method", TAPS)
 def test_gradients_broadcast_as_in_numpy(method):
     rng = np.random.default_rng(4)
     images = rng.normal(size=(2, 1, 5, 4, 3)).astype(np.float32)
@@ -303,7 +308,7 @@ FLOATS, EYE = np.zeros((2, 4, 5, 3), np.float32), np.eye(3, dtype=np.float32)
         (
             lambda: warps.warp(FLOATS, EYE, method="cubic"),
             ValueError,
-            r"method='cubic'.*did you mean one of auto, gather, flat, map_coordinates",
+            r"method='cubic'.*did you mean one of auto, gather, flat, native, map",
         ),
         (
             lambda: warps.warp(FLOATS, EYE, padding="zero"),
@@ -348,3 +353,45 @@ def test_taps_and_weights_come_from_one_rounding() -> None:
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert float(done.stdout) < 1e-3
+
+
+@pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
+def test_native_has_second_derivatives_and_batches_of_both_kinds() -> None:
+    rng = np.random.default_rng(6)
+    images = rng.normal(size=(3, 5, 7, 1)).astype(np.float32)
+    matrices = (np.eye(3) + 0.3 * rng.normal(size=(3, 3, 3))).astype(np.float32)
+
+    def results(method: str) -> list[jax.Array]:
+        warp = partial(warps.warp, method=method)
+        value = jax.jit(lambda image, matrix: jnp.sum(jnp.sin(warp(image, matrix))))
+        return [
+            jax.jit(jax.hessian(value, argnums=1))(images[0], matrices[0]),
+            jax.vmap(jax.grad(value, argnums=1))(images, matrices),
+            jax.vmap(jax.grad(value, argnums=1), (None, 0))(images[0], matrices),
+            jax.vmap(jax.grad(value, argnums=1), (0, None))(images, matrices[0]),
+            jax.vmap(value, (None, 0))(images, matrices),
+        ]
+
+    for ours, wanted in zip(results("native"), results("gather"), strict=True):
+        np.testing.assert_allclose(ours, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
+def test_exported_native_is_xla() -> None:
+    images, matrices = GOLDEN["images"], GOLDEN["matrices"][:, None]
+    warp = jax.jit(partial(warps.warp, method="native"))
+    exported = jax.export.export(warp, platforms=("cpu", "cuda", "tpu"))(images, matrices)
+    assert "custom_call" not in exported.mlir_module()
+    np.testing.assert_allclose(exported.call(images, matrices), warp(images, matrices), atol=1e-5)
+
+
+def test_without_the_library_warps_are_xla(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    fastest, few = sampling._fastest, jnp.asarray(FLOATS)
+    many, half = jnp.zeros((2, 4, 5, 32)), few.astype(jnp.bfloat16)
+    monkeypatch.setattr(native, "available", lambda: True)
+    assert [fastest(x, x) for x in (few, half, many)] == ["native", "flat", None]
+    monkeypatch.setattr(native, "available", lambda: False)
+    assert [fastest(x, x) for x in (few, half, many)] == ["flat", "flat", None]
+    with pytest.raises(ValueError, match=r"\"native\"; its library was not compiled.*C compiler"):
+        warps.warp(FLOATS, EYE, method="native")

@@ -13,19 +13,20 @@ import ctypes
 import functools
 import importlib.metadata
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import Structure, byref, c_float, c_int, c_int64, c_size_t, c_void_p
 from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["Array", "Map", "available", "run"]
+from flowjax_inv.foreign import Array, Share
+
+__all__ = ["Map", "available", "run"]
 
 # The three maps of a convolution, each linear in both of its arguments:
 # "forward" (images, kernel) -> outputs, "d_images" (outputs, kernel) -> images, and "d_kernel"
 # (images, outputs) -> kernel.
 Map = Literal["forward", "d_images", "d_kernel"]
-Array = tuple[tuple[int, ...], int]  # shape and address of numbers that lie row by row
 
 _PACKAGE = "onednn-cpu-gomp"
 _CPU, _FLOAT32, _ANY, _TRAINING, _DIRECT, _IN_ORDER = 1, 3, 1, 64, 1, 1
@@ -197,7 +198,7 @@ def run(
     stride: int,
     padding: int,
     parts: int,
-    share: Callable[[Callable[[int], None], int], None],
+    share: Share,
 ) -> None:
     """Apply a map to arrays in memory: its images in parts, the sums of a kernel's gradient apart.
 

@@ -1,4 +1,4 @@
-"""Bilinear warps of images: by a matrix (four-tap gather, or the reference) and by a crop box.
+"""Bilinear warps of images: by a matrix (four taps, or the reference) and by a crop box.
 
 Convention, everywhere in this room: positions are normalised, x right and y down, the picture is
 [-1, 1] x [-1, 1]; matrices and boxes map OUTPUT positions to INPUT positions. `align_corners=True`

@@ -14,6 +14,7 @@ __all__ = [
     "grid_of_pixels",
     "limits",
     "pixel_centres",
+    "pixel_rows",
     "positions",
 ]
 
@@ -27,32 +28,32 @@ def pixel_centres(size: int, *, align_corners: bool) -> tuple[jax.Array, float]:
     return jnp.arange(size) - (size - 1) / 2, (size - 1 if align_corners else size) / 2
 
 
-def grid_of_pixels(height: int, width: int, *, align_corners: bool) -> tuple[jax.Array, jax.Array]:
-    """Return u, v, 1 of every output pixel (3, H, W), and (2, 3) pixels per entry of a matrix."""
-    (u, across), (v, down) = (
-        pixel_centres(n, align_corners=align_corners) for n in (width, height)
-    )
-    grid = jnp.stack([*jnp.broadcast_arrays(u, v[:, None]), jnp.ones((height, width))])
-    # A single pixel counts 0 from the middle, so what its ratio is does not matter.
-    units = [[1.0, across / (down or 1.0), across], [down / (across or 1.0), 1.0, down]]
-    return grid, jnp.array(units)
+def grid_of_pixels(height: int, width: int) -> jax.Array:
+    """Return u, v, 1 of every output pixel: (3, H, W), in pixels from the middle."""
+    (u, _), (v, _) = (pixel_centres(n, align_corners=True) for n in (width, height))
+    return jnp.stack([*jnp.broadcast_arrays(u, v[:, None]), jnp.ones((height, width))])
 
 
-def positions(
-    matrices: jax.Array, height: int, width: int, *, align_corners: bool
-) -> tuple[jax.Array, jax.Array]:
-    """Return input pixel positions x, y (..., H, W) of every output pixel.
+def pixel_rows(matrices: jax.Array, height: int, width: int, *, align_corners: bool) -> jax.Array:
+    """Return the first two rows of matrices (..., 3, 3) in pixels from the middle: (..., 2, 3).
 
     The matrix is rescaled to pixels counted from the middle instead of the positions to [-1, 1]:
     so the identity and quarter turns are exact.
     """
-    m = jnp.clip(matrices, -LARGEST_ENTRY, LARGEST_ENTRY)[..., :2, :]
-    grid, units = grid_of_pixels(height, width, align_corners=align_corners)
+    (_, across), (_, down) = (
+        pixel_centres(n, align_corners=align_corners) for n in (width, height)
+    )
+    # A single pixel counts 0 from the middle, so what its ratio is does not matter.
+    units = jnp.array([[1.0, across / (down or 1.0), across], [down / (across or 1.0), 1.0, down]])
+    return jnp.clip(matrices, -LARGEST_ENTRY, LARGEST_ENTRY)[..., :2, :] * units
+
+
+def positions(rows: jax.Array, height: int, width: int) -> tuple[jax.Array, jax.Array]:
+    """Return input pixel positions x, y (..., H, W) of every output pixel, of rows (..., 2, 3)."""
     # A product, not a sum of three terms: its result is stored, once. XLA would compute a sum again
     # in every fusion that needs it, rounded differently (fused multiply-add or not), and where that
     # straddles a pixel centre the taps of one rounding would get the weights of the other.
-    rows = jnp.moveaxis(m * units, -2, 0)
-    both = along_basis(rows, grid)
+    both = along_basis(jnp.moveaxis(rows, -2, 0), grid_of_pixels(height, width))
     x, y = both[0] + (width - 1) / 2, both[1] + (height - 1) / 2
     return x, y
 

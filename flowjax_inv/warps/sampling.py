@@ -8,13 +8,20 @@ from jax.scipy import ndimage
 from jax.typing import ArrayLike
 
 from flowjax_inv.naming import check_name
-from flowjax_inv.warps.positions import LARGEST_ENTRY, clamp, pixel_centres, positions
-from flowjax_inv.warps.taps import gather
+from flowjax_inv.warps import native
+from flowjax_inv.warps.positions import (
+    LARGEST_ENTRY,
+    clamp,
+    pixel_centres,
+    pixel_rows,
+    positions,
+)
+from flowjax_inv.warps.resample import resample
 
 __all__ = ["METHODS", "PADDINGS", "crop", "valid_mask", "warp"]
 
-METHODS = ("auto", "gather", "flat", "map_coordinates")
-CROP_METHODS = ("auto", "products", "flat")
+METHODS = ("auto", "gather", "flat", "native", "map_coordinates")
+CROP_METHODS = ("auto", "products", "flat", "native")
 PADDINGS = ("zeros", "border")
 
 # Channels up to which "auto" reads them one by one: pictures, not feature maps.
@@ -40,9 +47,9 @@ def warp(
         matrices: (..., 3, 3), last row (0, 0, 1) (not read). Leading axes broadcast as in numpy:
             images (N, H, W, C) with matrices (n, N, 3, 3) give (n, N, H, W, C), without n copies
             of the images unless `method` is "map_coordinates".
-        method: how derivatives read the taps, "gather" or "flat", see `warps.taps`;
-            "auto", "flat" on a single CPU device, else "gather"; or "map_coordinates", the
-            reference.
+        method: "native", see `warps.native`; "gather" or "flat", see `warps.taps`; "auto", of a
+            few channels on a single CPU device "native" where its library is, else "flat", and
+            "gather" for all others; or "map_coordinates", the reference.
         padding: "zeros", pixels outside are 0; or "border", positions outside move to the edge.
         align_corners: the pixel-centre rule, see `flowjax_inv.warps`.
 
@@ -67,7 +74,7 @@ def warp(
     if 0 in shape:
         return jnp.zeros(shape, images.dtype)
     if method == "auto":
-        method = "flat" if _reads_flat(images) else "gather"
+        method = _fastest(images, matrices) or "gather"
     return _warp(images, matrices, lead, method, padding, align_corners)
 
 
@@ -89,8 +96,9 @@ def crop(
         images: (..., H, W, C) float.
         boxes: (..., 4): centre_x, centre_y, half_width, half_height, normalised; (0, 0, 1, 1) is
             the whole picture. Leading axes broadcast as in `warp`.
-        method: "products", or "flat", see `warps.taps`; "auto": "flat" for colour
-            pictures on a single CPU device, else "products".
+        method: "products"; "native" or "flat", as in `warp`; "auto": of a few channels on a single
+            CPU device "native" where its library is, else "flat" for colour pictures, and
+            "products" for all others.
         padding: "zeros" or "border", as in `warp`.
         align_corners: the pixel-centre rule, see `flowjax_inv.warps`.
 
@@ -108,12 +116,16 @@ def crop(
     height, width, channels = images.shape[-3:]
     if 0 in (shape := (*lead, height, width, channels)):
         return jnp.zeros(shape, images.dtype)
-    if method == "flat" or (method == "auto" and channels > 1 and _reads_flat(images)):
+    if method == "auto":
+        method = _fastest(images, boxes) or "products"
+        if method == "flat" and channels == 1:
+            method = "products"
+    if method != "products":
         x, y, across, down = jnp.moveaxis(boxes, -1, 0)
         zero = jnp.zeros_like(x)
         rows = [[across, zero, x], [zero, down, y], [zero, zero, zero + 1.0]]
         matrices = jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
-        return _warp(images, matrices, lead, "flat", padding, align_corners)
+        return _warp(images, matrices, lead, method, padding, align_corners)
     return _crop(images, boxes, padding, align_corners)
 
 
@@ -141,12 +153,16 @@ def valid_mask(
     return _valid_mask(_floats(matrices, "matrices", (3, 3)), height, width, align_corners)
 
 
-def _reads_flat(images: jax.Array) -> bool:
-    """Whether number by number with one index is the fastest way here."""
+def _fastest(images: jax.Array, guide: jax.Array) -> str | None:
+    """Return what reads the four taps fastest of a few channels on a single CPU device."""
     single = jax.default_backend() == "cpu" and jax.device_count() == 1
     # Exported for any batch, the size is no number, and the program is for other devices too.
-    small = isinstance(images.size, int) and images.size < 2**31  # indices are int32
-    return single and small and images.shape[-1] <= _FEW_CHANNELS
+    known = isinstance(images.size, int) and isinstance(guide.size, int)
+    if not (single and known and images.shape[-1] <= _FEW_CHANNELS):
+        return None
+    if native.available() and images.dtype == guide.dtype == jnp.float32:
+        return "native"
+    return "flat" if images.size < 2**31 else None  # its indices are int32
 
 
 # Compiled also where the caller does not: outside jit some sixty small programs would be
@@ -160,11 +176,11 @@ def _warp(
     padding: str,
     align_corners: bool,  # noqa: FBT001 - static by position
 ) -> jax.Array:
-    if method != "map_coordinates":
-        out = gather(images, matrices, lead, method, padding, align_corners)
-        return out.astype(images.dtype)
     height, width, channels = images.shape[-3:]
-    x, y = positions(matrices, height, width, align_corners=align_corners)
+    rows = pixel_rows(matrices, height, width, align_corners=align_corners)
+    if method != "map_coordinates":
+        return resample(images, rows, lead, method, padding).astype(images.dtype)
+    x, y = positions(rows, height, width)
     x, y = clamp(x, width, padding), clamp(y, height, padding)
 
     def channel(plane: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
@@ -206,7 +222,8 @@ def _valid_mask(
     width: int,
     align_corners: bool,  # noqa: FBT001 - static by position
 ) -> jax.Array:
-    x, y = positions(matrices, height, width, align_corners=align_corners)
+    rows = pixel_rows(matrices, height, width, align_corners=align_corners)
+    x, y = positions(rows, height, width)
     low = (0.0 if align_corners else -0.5) - _MASK_SLACK_PIXELS
     inside_x = (x >= low) & (x <= width - 1 - low)
     return inside_x & (y >= low) & (y <= height - 1 - low)

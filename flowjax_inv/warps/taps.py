@@ -1,97 +1,81 @@
-"""Four taps of a picture per position, blended; and the two ways to the derivative in matrices.
+"""Four taps of a picture per position, blended, and the derivative in the map: the formulas.
 
-What training needs is the derivative in the matrices, and it has two ways of reading the taps.
+What training needs is the derivative in the maps, and it has two ways of reading the taps.
 "gather" keeps the axes of the batch, so a sharded batch stays on its devices. "flat" reads number
 by number with one index over all images (fewer than 2^31 numbers), and sums both directions of the
 slope in one pass, as a complex number: on two CPU cores one and a half to three times as fast for
-colour pictures, little for grey ones (`python -m benchmarks.warp`). Values are computed alike.
+colour pictures, little for grey ones. Values are computed alike.
+
+Maps are rows (..., 2, 3) in pixels from the middle, see `positions.pixel_rows`.
 """
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 
 from flowjax_inv.warps.positions import along_basis, clamp, grid_of_pixels, limits, positions
 
-__all__ = ["gather"]
+__all__ = ["blend", "change"]
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4, 5))
-def gather(
+def blend(images: jax.Array, rows: jax.Array, lead: tuple[int, ...], padding: str) -> jax.Array:
+    """Return the bilinear values (*lead, H, W, C) where the maps point; linear in the images."""
+    return _blend(images, *_held(rows, images, padding)[1], lead)
+
+
+def change(
     images: jax.Array,
-    matrices: jax.Array,
+    rows: jax.Array,
+    d_rows: jax.Array,
     lead: tuple[int, ...],
-    method: str,
     padding: str,
-    align_corners: bool,  # noqa: FBT001 - static by position
+    method: str,
 ) -> jax.Array:
-    """Blend four taps per pixel; `method` is for the derivative in matrices, `_gather_jvp`."""
-    del method
-    height, width = images.shape[-3:-1]
-    x, y = positions(matrices, height, width, align_corners=align_corners)
-    return _blend(images, clamp(x, width, padding), clamp(y, height, padding), lead)
+    """Weigh the taps by the tangents of their weights: how `blend` changes with the maps.
 
-
-@partial(gather.defjvp, symbolic_zeros=True)
-def _gather_jvp(
-    lead: tuple[int, ...],
-    method: str,
-    padding: str,
-    align_corners: bool,  # noqa: FBT001 - static by position
-    primals: tuple[jax.Array, jax.Array],
-    tangents: tuple[Any, Any],
-) -> tuple[jax.Array, jax.Array]:
-    """Weigh the taps by the tangents of their weights.
-
-    Positions are linear in the matrix, so their tangents are one product with the basis (u, v, 1);
+    Positions are linear in the map, so their tangents are one product with the basis (u, v, 1);
     transposed, that is one matrix product, where autodiff's own sums over pixels are fused with
     the gathers and cost many times as much on a CPU.
     """
-    images, matrices = primals
-    d_images, d_matrices = tangents
     height, width = images.shape[-3:-1]
-    x, y = positions(matrices, height, width, align_corners=align_corners)
-    held_x, held_y = clamp(x, width, padding), clamp(y, height, padding)
-    out = _blend(images, held_x, held_y, lead)
-    change = jnp.zeros_like(out)
-    if not isinstance(d_matrices, SymbolicZero):
-        grid, units = grid_of_pixels(height, width, align_corners=align_corners)
-        rows = jnp.moveaxis(d_matrices[..., :2, :] * units, -2, 0)
-        if method == "flat":  # both rows in one number: transposed, one pass over the taps
-            both = along_basis(lax.complex(rows[0], rows[1]), grid)
-            dx, dy = both.real, both.imag
-        else:
-            dx, dy = along_basis(rows, grid)
-        # As in `clamp`: a position at or beyond a limit does not move.
-        (left, right), (top, bottom) = (limits(n, padding) for n in (width, height))
-        dx = jnp.where((x > left) & (x < right), dx, 0.0)
-        dy = jnp.where((y > top) & (y < bottom), dy, 0.0)
-        corners, r, b = _corners(held_x, held_y)
-        weights = (  # tangents of those in `_blend`
-            -(1.0 - b) * dx - (1.0 - r) * dy,
-            (1.0 - b) * dx - r * dy,
-            (1.0 - r) * dy - b * dx,
-            b * dx + r * dy,
-        )
-        kept = [
-            jnp.where(_inside(i, j, height, width), weight, 0.0)
-            for (i, j), weight in zip(corners, weights, strict=True)
-        ]
-        if method == "flat":  # transposed, a sum over channels that is written out
-            taps = zip(*(_channels(images, i, j, lead) for i, j in corners), strict=True)
-            change = jnp.stack([_dot(kept, channel) for channel in taps], axis=-1)
-        else:
-            taps = [_tap(images, i, j, lead) for i, j in corners]
-            change = _dot([w[..., None] for w in kept], taps)
-    if not isinstance(d_images, SymbolicZero):
-        change = change + _blend(d_images, held_x, held_y, lead)
-    return out, change
+    (x, y), (held_x, held_y) = _held(rows, images, padding)
+    grid, d_rows = grid_of_pixels(height, width), jnp.moveaxis(d_rows, -2, 0)
+    if method == "flat":  # both rows in one number: transposed, one pass over the taps
+        both = along_basis(lax.complex(d_rows[0], d_rows[1]), grid)
+        dx, dy = both.real, both.imag
+    else:
+        dx, dy = along_basis(d_rows, grid)
+    # As in `clamp`: a position at or beyond a limit does not move.
+    (left, right), (top, bottom) = (limits(n, padding) for n in (width, height))
+    dx = jnp.where((x > left) & (x < right), dx, 0.0)
+    dy = jnp.where((y > top) & (y < bottom), dy, 0.0)
+    corners, r, b = _corners(held_x, held_y)
+    weights = (  # tangents of those in `_blend`
+        -(1.0 - b) * dx - (1.0 - r) * dy,
+        (1.0 - b) * dx - r * dy,
+        (1.0 - r) * dy - b * dx,
+        b * dx + r * dy,
+    )
+    kept = [
+        jnp.where(_inside(i, j, height, width), weight, 0.0)
+        for (i, j), weight in zip(corners, weights, strict=True)
+    ]
+    if method == "flat":  # transposed, a sum over channels that is written out
+        taps = zip(*(_channels(images, i, j, lead) for i, j in corners), strict=True)
+        return jnp.stack([_dot(kept, channel) for channel in taps], axis=-1)
+    return _dot([w[..., None] for w in kept], [_tap(images, i, j, lead) for i, j in corners])
+
+
+def _held(
+    rows: jax.Array, images: jax.Array, padding: str
+) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
+    """Return positions x, y (..., H, W) in pixels, and where they are held."""
+    height, width = images.shape[-3:-1]
+    x, y = positions(rows, height, width)
+    return (x, y), (clamp(x, width, padding), clamp(y, height, padding))
 
 
 def _corners(
