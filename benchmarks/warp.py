@@ -3,10 +3,10 @@
     python -m benchmarks.warp [--quick]
 
 Training needs the derivative in the matrices (boxes), not in the images: both sides take that one.
-Beside it, as flat_ms, our own time where the C library is missing (`method="flat"`), and beside the
-affine values, as taps_ms, what XLA takes to read the four taps and sum them with indices and weights
-that lie ready: no way of writing the warp in XLA's gathers can be faster than that. Beside crops, as
-products_ms, that of `method="products"`.
+Beside affine warps, as flat_ms, our own time where the C library is missing (`method="flat"`), and
+beside their values, as taps_ms, what XLA takes to read the four taps and sum them with indices and
+weights that lie ready: no way of writing the warp in XLA's gathers can be faster than that. Beside
+crops, as products_ms, that of `method="products"`.
 """
 
 import functools

@@ -1,5 +1,6 @@
 """Warps against PyTorch's golden file, against each other, and against np.rot90."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -395,3 +396,16 @@ def test_without_the_library_warps_are_xla(monkeypatch: pytest.MonkeyPatch) -> N
     assert [fastest(x, x) for x in (few, half, many)] == ["flat", "flat", None]
     with pytest.raises(ValueError, match=r"\"native\"; its library was not compiled.*C compiler"):
         warps.warp(FLOATS, EYE, method="native")
+
+
+@pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
+def test_native_writes_its_part_alone() -> None:
+    """Colours are written four numbers at a time: not the last of a part, whose next is another's."""
+    images, maps = np.ones((2, 16, 16, 3), np.float32), np.zeros((2, 6), np.float32)
+    maps[:, [0, 4]] = 0.5  # all taps within
+    out, shape = np.full(images.size, 7, np.float32), native._Shape(*images.shape, 0)
+    pointers = (ctypes.c_void_p(array.ctypes.data) for array in (images, maps, out))
+    native._library().flowjax_inv_blend(
+        *pointers, ctypes.byref(shape), ctypes.c_int64(0), ctypes.c_int64(1)
+    )
+    np.testing.assert_array_equal(out, np.repeat([1, 7], images[0].size))

@@ -8,12 +8,11 @@ forward mode the same functions are XLA's.
 
 import ctypes
 import functools
-import importlib.machinery
+import importlib
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_int64, c_void_p
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,22 +31,16 @@ def available() -> bool:
     """Return whether the library is there and runs here."""
     try:
         _library()
-    except OSError:
+    except (ImportError, OSError):
         return False
     return True
 
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """Load the library, compiled for this Python beside this file."""
     if sys.platform != "linux":
         raise OSError("XLA's calls were tried on Linux alone")
-    suffixes = importlib.machinery.EXTENSION_SUFFIXES
-    paths = (Path(__file__).with_name(f"_taps{suffix}") for suffix in suffixes)
-    path = next((path for path in paths if path.is_file()), None)
-    if path is None:
-        raise OSError("not compiled")
-    return ctypes.CDLL(str(path))
+    return ctypes.CDLL(str(importlib.import_module("flowjax_inv.warps._taps").__file__))
 
 
 def blend(images: jax.Array, rows: jax.Array, lead: tuple[int, ...], padding: str) -> jax.Array:

@@ -4,6 +4,9 @@ Equal to `taps.py`, which has the formulas. A row of positions is computed in bl
 turn into vector instructions; then each pixel is read where its position says. float32 throughout;
 pictures (count, height, width, channels), maps of 6 numbers, in pixels from the middle. */
 
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
 #include <stdint.h>
 #include <string.h>
 
@@ -228,3 +231,10 @@ EXPORT void flowjax_inv_slopes(const float *pictures, const float *maps, const f
     default: slopes(pictures, maps, weights, found, s, start, end, (int)s->channels);
   }
 }
+
+/* A module of Python's, so that it is found as one; the functions are called by ctypes. */
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_taps", "Four taps of a picture per position: taps.c.", -1, NULL,
+};
+
+PyMODINIT_FUNC PyInit__taps(void) { return PyModule_Create(&module); }
