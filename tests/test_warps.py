@@ -400,7 +400,7 @@ def test_without_the_library_warps_are_xla(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
 def test_native_writes_its_part_alone() -> None:
-    """Colours are written four numbers at a time: not the last of a part, whose next is another's."""
+    """Colours are written four numbers at a time, but not the last of a part."""
     images, maps = np.ones((2, 16, 16, 3), np.float32), np.zeros((2, 6), np.float32)
     maps[:, [0, 4]] = 0.5  # all taps within
     out, shape = np.full(images.size, 7, np.float32), native._Shape(*images.shape, 0)
