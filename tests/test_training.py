@@ -33,12 +33,13 @@ def small_flow(dim: int = 1, **fields) -> Flow:
 
 
 def build(
-    classifier=None, distribution=None, controller=None, objective=None, images=IMAGES, **fields
-):
+    classifier=None, distribution=None, controller=None, objective=None, images=IMAGES,
+    rate: Any = 1e-2, **fields
+):  # fmt: skip
     classifier = classifier or MLP(3, hidden=(8,))
     distribution = distribution or small_flow()
     controller, objective = controller or Constant(0.3), objective or Objective()
-    optimizer = optax.adam(1e-2)
+    optimizer = optax.adam(rate)
     state = training.init_state(
         classifier, distribution, optimizer, controller, images[:4], key=jax.random.key(1)
     )
@@ -212,8 +213,12 @@ def test_the_pose_likelihood_finds_which_way_is_up() -> None:
         dim=1, periodic=(True,), embed=MLP(8, hidden=(32,)), bijection="spline", base="unit_box",
         layers=1, width=16, bins=8,
     )  # fmt: skip
-    state, step = build(distribution=flow, objective=Objective(pose_likelihood=True), images=images)
-    for _ in range(300):
+    steps = 400
+    state, step = build(
+        distribution=flow, objective=Objective(pose_likelihood=True), images=images,
+        rate=optax.cosine_decay_schedule(1e-2, steps),  # it swings at a constant rate
+    )  # fmt: skip
+    for _ in range(steps):
         state = step(state, images, jnp.zeros(64, int), np.arange(64))
     turned = blobs(jnp.linspace(-170.0, 170.0, 9), size=15)
     density: Any = flow.apply({"params": state.params["distribution"]}, turned)
