@@ -18,8 +18,10 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 
-__all__ = ["Array", "Share", "Work", "call"]
+__all__ = ["Array", "Share", "Work", "call", "register_lowering"]
 
 Array = tuple[tuple[int, ...], int]  # shape and address of numbers that lie row by row
 # Calls a function with 0, 1, ..., up to its second argument, on several of XLA's threads.
@@ -57,6 +59,23 @@ def call(
     _register(target, work)
     numbers = {key: np.int32(value) for key, value in options.items()}
     return jax.ffi.ffi_call(target, result)(*args, **numbers)
+
+
+def register_lowering(
+    primitive: Primitive, by_xla: Callable[..., jax.Array], by_call: Callable[..., jax.Array]
+) -> None:
+    """Let a primitive be a `call` on a CPU, and XLA's operations elsewhere.
+
+    Those, too, in exported programs: other machines have no such function.
+    """
+    plain, fast = (mlir.lower_fun(f, multiple_results=False) for f in (by_xla, by_call))
+
+    def lower(context: Any, *args: Any, **options: Any) -> Any:
+        export = context.module_context.lowering_parameters.for_export
+        return (plain if export else fast)(context, *args, **options)
+
+    mlir.register_lowering(primitive, plain)
+    mlir.register_lowering(primitive, lower, platform="cpu")
 
 
 class _Extension(Structure):

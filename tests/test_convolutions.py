@@ -10,6 +10,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -165,6 +166,33 @@ def test_a_process_may_leave_while_it_computes(keep: bool) -> None:
     environment = os.environ | {"XLA_FLAGS": ""}
     command = [sys.executable, "-c", LEAVE.format(keep=keep)]
     assert subprocess.run(command, env=environment, timeout=120, check=False).returncode == 3
+
+
+@needs_onednn
+def test_exported_onednn_is_xla() -> None:
+    x, kernel = jax.random.normal(jax.random.key(0), (2, 6, 6, 8)), jnp.ones((3, 3, 8, 4))
+    gradients = jax.jit(jax.grad(lambda *args: jnp.sum(convolve_onednn(*args) ** 2), (0, 1)))
+    exported = jax.export.export(gradients, platforms=("cpu", "cuda", "tpu"))(x, kernel)
+    assert "custom_call" not in exported.mlir_module()
+    for a, b in zip(exported.call(x, kernel), gradients(x, kernel), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-3)
+
+
+@needs_onednn
+def test_single_pixels_by_strides_are_not_left_to_the_library(monkeypatch) -> None:
+    """Its kernel gradient writes beyond its array there, on processors without AVX-512."""
+    seen = []
+    own = calls._map
+
+    def watched(name: Any, a: Any, b: Any, shape: Any, stride: int, padding: int) -> jax.Array:
+        seen.append(stride)
+        return own(name, a, b, shape, stride, padding)
+
+    monkeypatch.setattr(calls, "_map", watched)
+    x, kernel = jnp.ones((2, 7, 7, 3)), jnp.ones((1, 1, 3, 4))
+    jax.grad(lambda k: jnp.sum(convolve_onednn(x, k, stride=2, padding=1)))(kernel)
+    assert seen
+    assert set(seen) == {1}
 
 
 @needs_onednn

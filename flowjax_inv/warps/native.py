@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, batching
 
 from flowjax_inv import foreign
 from flowjax_inv.warps import taps
@@ -130,8 +130,12 @@ _BLEND = functools.partial(_work, "flowjax_inv_blend")
 _SLOPES = functools.partial(_work, "flowjax_inv_slopes")
 
 
+def _views(images: Any, rows: Any) -> tuple[int, ...]:
+    return (*rows.shape[:2], *images.shape[1:])
+
+
 def _blend_c(images: jax.Array, rows: jax.Array, *, padding: str) -> jax.Array:
-    result = jax.ShapeDtypeStruct((*rows.shape[:2], *images.shape[1:]), jnp.float32)
+    result = jax.ShapeDtypeStruct(_views(images, rows), jnp.float32)
     border = int(padding == "border")
     return foreign.call("warp_blend", _BLEND, result, images, rows, border=border)
 
@@ -143,7 +147,12 @@ def _slopes_c(images: jax.Array, rows: jax.Array, ct: jax.Array, *, padding: str
 
 
 # ----------------------------------------------------------------------------- primitives of JAX
-def _primitive(name: str, by_xla: Callable[..., jax.Array], by_c: Callable[..., jax.Array]) -> Any:
+def _primitive(
+    name: str,
+    by_xla: Callable[..., jax.Array],
+    by_c: Callable[..., jax.Array],
+    shape: Callable[[Any, Any], tuple[int, ...]],
+) -> Any:
     """Return a primitive: images (N, H, W, C), rows (n, N, 2, 3), and a third argument like rows.
 
     Derivatives and other platforms are XLA's, a new axis is one of images or of maps.
@@ -155,8 +164,8 @@ def _primitive(name: str, by_xla: Callable[..., jax.Array], by_c: Callable[..., 
         return jax.jit(functools.partial(primitive.bind, padding=padding))
 
     def abstract(*args: Any, padding: str) -> Any:
-        shape = jax.eval_shape(functools.partial(by_xla, padding=padding), *args)
-        return args[0].update(shape=shape.shape)
+        del padding
+        return args[0].update(shape=shape(*args[:2]))
 
     def jvp(primals: Any, tangents: Any, *, padding: str) -> Any:
         full = tuple(map(ad.instantiate_zeros, tangents))
@@ -180,26 +189,18 @@ def _primitive(name: str, by_xla: Callable[..., jax.Array], by_c: Callable[..., 
         out = primitive.bind(images, *flat, padding=padding)
         return out.reshape(copies, size, count, *out.shape[2:]), 1
 
-    plain, fast = (mlir.lower_fun(f, multiple_results=False) for f in (by_xla, by_c))
-
-    def lower(context: Any, *args: Any, **options: Any) -> Any:
-        # A program for other machines has no library.
-        export = context.module_context.lowering_parameters.for_export
-        return (plain if export else fast)(context, *args, **options)
-
     primitive.def_impl(lambda *args, padding: compiled(padding)(*args))
     primitive.def_abstract_eval(abstract)
     ad.primitive_jvps[primitive] = jvp
     batching.primitive_batchers[primitive] = batch
-    mlir.register_lowering(primitive, plain)
-    mlir.register_lowering(primitive, lower, platform="cpu")
+    foreign.register_lowering(primitive, by_xla, by_c)
     return primitive
 
 
-_blend = _primitive("warp_blend", _blend_xla, _blend_c)
+_blend = _primitive("warp_blend", _blend_xla, _blend_c, _views)
 # Forward mode is XLA's; transposed, what training needs, it is C.
-_change = _primitive("warp_change", _change_xla, _change_xla)
-_slopes = _primitive("warp_slopes", _slopes_xla, _slopes_c)
+_change = _primitive("warp_change", _change_xla, _change_xla, _views)
+_slopes = _primitive("warp_slopes", _slopes_xla, _slopes_c, lambda images, rows: rows.shape)
 
 
 def _transpose(ct: Any, images: Any, rows: Any, d_rows: Any, *, padding: str) -> Any:
