@@ -102,10 +102,12 @@ def init_state(
         }
 
     # One program, without what networks compute of the images, which nobody asks for. It runs once,
-    # so on a CPU it is compiled without optimisation: 4 seconds where 9 (and 13 layer by layer).
-    quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+    # so on a CPU it is compiled without optimisation: 4 seconds where 9 (and 13 layer by layer);
+    # not where only shapes are asked for, by jax.eval_shape, which takes no such options.
     blank = jnp.zeros(images.shape, jnp.float32)
-    fields = jax.jit(drawn, compiler_options=quick)(key, blank)
+    once = jax.default_backend() == "cpu" and not isinstance(blank, jax.core.Tracer)
+    options = {"xla_backend_optimization_level": 0} if once else None
+    fields = jax.jit(drawn, compiler_options=options)(key, blank)
     # Own buffers: the step donates the state, and the caller's key may not be donated.
     return TrainState(key=key.copy(), **fields)
 
