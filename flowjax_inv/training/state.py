@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import flax.linen as nn
 import flax.struct
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 import optax
