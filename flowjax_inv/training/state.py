@@ -6,10 +6,10 @@ from typing import Any, Protocol
 import flax.linen as nn
 import flax.struct
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.core import Tracer
 
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.objectives import Objective
@@ -106,7 +106,7 @@ def init_state(
     # so on a CPU it is compiled without optimisation: 4 seconds where 9 (and 13 layer by layer);
     # not where only shapes are asked for, by jax.eval_shape, which takes no such options.
     blank = jnp.zeros(images.shape, jnp.float32)
-    once = jax.default_backend() == "cpu" and not isinstance(blank, jax.core.Tracer)
+    once = jax.default_backend() == "cpu" and not isinstance(blank, Tracer)
     options = {"xla_backend_optimization_level": 0} if once else None
     fields = jax.jit(drawn, compiler_options=options)(key, blank)
     # Own buffers: the step donates the state, and the caller's key may not be donated.
