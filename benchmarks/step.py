@@ -160,12 +160,14 @@ def _cifar10(copies: int) -> Any:
 
 def _rows(repeats: int) -> list[timing.Row]:
     few, fewer = max(repeats // 4, 3), max(repeats // 8, 3)  # those take seconds
-    return [
+    rows = [
         _row("mario_iggy:paper", mario_iggy.get_config("paper"), (32, 32, 3), 2, repeats),
         _row("mnist:cpu", mnist.get_config("cpu"), (28, 28, 1), 10, repeats),
         _row("cifar10:cpu", _cifar10(5), (32, 32, 3), 10, few),
-        _row("cifar10:cpu", _cifar10(20), (32, 32, 3), 10, fewer),
     ]
+    if repeats > timing.QUICK:  # those take minutes
+        rows.append(_row("cifar10:cpu", _cifar10(20), (32, 32, 3), 10, fewer))
+    return rows
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ __all__ = [
     "table",
 ]
 
+QUICK = 3  # rounds
 OURS = "flowjax_inv"  # its name among the calls that are compared
 _PAUSE_SECONDS, _WARM_SECONDS = 0.005, 0.015  # before a timed call: nothing, then untimed calls
 
@@ -167,7 +168,7 @@ def main(
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
     parser.add_argument("--repeats", type=int, default=40, help="rounds of timed calls")
-    parser.add_argument("--quick", action="store_true", help="3 rounds, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, to see that it runs")
     parser.add_argument(
         "--allocator",
         choices=[*ALLOCATORS, "both"],
@@ -176,7 +177,7 @@ def main(
     )
     parser.add_argument("--out", type=Path, default=RESULTS / f"{name}.json")
     given = parser.parse_args(arguments)
-    repeats = 3 if given.quick else given.repeats
+    repeats = QUICK if given.quick else given.repeats
     if repeats < 2:
         parser.error(f"--repeats is {repeats}; quartiles want 2 or more.")
 
