@@ -36,7 +36,7 @@ def page(results: Path = RESULTS) -> str:
     for folder in sorted(path for path in results.glob("*") if path.is_dir()):
         parts.append(
             "## Beside PyTorch, on another processor\n\nOf the commits named, which are older: "
-            "steps and convolutions take half as long since."
+            "warps were XLA's."
         )
         parts += _ratios(_read(folder))
     for name, title, section in (
