@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import threading
 from typing import Any
 
 import flax.linen as nn
@@ -193,6 +194,28 @@ def test_single_pixels_by_strides_are_not_left_to_the_library(monkeypatch) -> No
     jax.grad(lambda k: jnp.sum(convolve_onednn(x, k, stride=2, padding=1)))(kernel)
     assert seen
     assert set(seen) == {1}
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", ["forward", "d_images", "d_kernel"])
+def test_an_operation_made_on_one_thread_runs_on_another(name: onednn.Map) -> None:
+    """XLA's threads take what is idle: the memory it works in may not be its maker's."""
+    random = np.random.default_rng(0)
+    for channels, size, pad in ((3, 3, 1), (16, 3, 1), (17, 5, 2), (6, 1, 0)):
+        shapes = ((2, 9, 9, channels), (size, size, channels, 24), (2, 9, 9, 24))
+        arrays = [random.normal(size=shape).astype(np.float32) for shape in shapes]
+        result = arrays[{"forward": 2, "d_images": 0, "d_kernel": 1}[name]]
+        places = [(array.shape, array.ctypes.data) for array in arrays]
+        found = []
+        for _ in range(3):
+            result[:] = np.nan
+            args = (name, places, 1, pad, 1, lambda work, parts: work(parts - 1))
+            thread = threading.Thread(target=onednn.run, args=args)
+            thread.start()
+            thread.join()
+            found.append(result.copy())
+        assert np.isfinite(found[0]).all()
+        np.testing.assert_array_equal(found[1:], [found[0]] * 2)
 
 
 @needs_onednn

@@ -30,8 +30,9 @@ Map = Literal["forward", "d_images", "d_kernel"]
 
 _PACKAGE = "onednn-cpu-gomp"
 _CPU, _FLOAT32, _ANY, _TRAINING, _DIRECT, _IN_ORDER = 1, 3, 1, 64, 1, 1
-_WEIGHTS, _DIFF_WEIGHTS = 131, 132  # queries
-_FROM, _TO = 1, 17
+_WEIGHTS, _DIFF_WEIGHTS, _SCRATCHPAD = 131, 132, 136  # queries
+_FROM, _TO, _SCRATCH = 1, 17, 80
+_OURS = 1  # who owns the memory an operation works in
 _ARGUMENTS = {  # of images, kernel and outputs
     "forward": (1, 33, 17),
     "d_images": (129, 33, 145),
@@ -85,6 +86,22 @@ def _engine() -> c_void_p:
     return _make("engine_create", _CPU, c_size_t(0))
 
 
+@functools.cache
+def _attributes() -> c_void_p:
+    """Let every operation have memory of its own to work in.
+
+    Else it is that of the thread which made the operation, and others would write beyond theirs.
+    """
+    attributes = _make("primitive_attr_create")
+    _check(_library().dnnl_primitive_attr_set_scratchpad_mode(attributes, _OURS), "own memory")
+    return attributes
+
+
+def _scratch(plan: c_void_p) -> c_void_p:
+    described = c_void_p(_library().dnnl_primitive_desc_query_md(plan, _SCRATCHPAD, 0))
+    return _make("memory_create", described, _engine(), _ALLOCATE)
+
+
 def _numbers(values: tuple[int, ...]) -> Any:
     return (c_int64 * 12)(*values)
 
@@ -128,13 +145,13 @@ class _Operation:
         convolution, engine = "convolution_{}_primitive_desc_create", _engine()
         plan = _make(
             convolution.format("forward"),
-            *(engine, _TRAINING, _DIRECT, x, liked, None, y, *window, None),
+            *(engine, _TRAINING, _DIRECT, x, liked, None, y, *window, _attributes()),
         )
         if name == "d_images":
-            maps = (engine, _DIRECT, x, liked, y, *window, plan, None)
+            maps = (engine, _DIRECT, x, liked, y, *window, plan, _attributes())
             plan = _make(convolution.format("backward_data"), *maps)
         elif name == "d_kernel":
-            maps = (engine, _DIRECT, x, liked, None, y, *window, plan, None)
+            maps = (engine, _DIRECT, x, liked, None, y, *window, plan, _attributes())
             plan = _make(convolution.format("backward_weights"), *maps)
         query = _DIFF_WEIGHTS if name == "d_kernel" else _WEIGHTS
         chosen = c_void_p(_library().dnnl_primitive_desc_query_md(plan, query, 0))
@@ -150,16 +167,20 @@ class _Operation:
             if name == "d_kernel":
                 ends.reverse()
             (source, start), (target, end) = ends
-            made = _make("reorder_primitive_desc_create", source, engine, target, engine, None)
+            both = (source, engine, target, engine)
+            made = _make("reorder_primitive_desc_create", *both, _attributes())
             reorder = _make("primitive_create", made)
-            arguments = (_Argument * 2)(_Argument(_FROM, start), _Argument(_TO, end))
+            arguments = (_Argument * 3)(
+                _Argument(_FROM, start), _Argument(_TO, end), _Argument(_SCRATCH, _scratch(made))
+            )
             if name == "d_kernel":
                 self._after = (reorder, arguments)
             else:
                 self._before = (reorder, arguments)
         memories = (self._handles[0], inner, self._handles[2])
         pairs = zip(_ARGUMENTS[name], memories, strict=True)
-        self._arguments = (_Argument * 3)(*(_Argument(*pair) for pair in pairs))
+        arguments = [*(_Argument(*pair) for pair in pairs), _Argument(_SCRATCH, _scratch(plan))]
+        self._arguments = (_Argument * 4)(*arguments)
 
     def __call__(self, addresses: tuple[int, ...]) -> None:
         """Read and write images, kernel and outputs at these addresses."""
