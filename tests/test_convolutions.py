@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-import threading
 from typing import Any
 
 import flax.linen as nn
