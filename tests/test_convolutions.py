@@ -200,8 +200,16 @@ def test_single_pixels_by_strides_are_not_left_to_the_library(monkeypatch) -> No
 def test_an_operation_made_on_one_thread_runs_on_another(name: onednn.Map) -> None:
     """XLA's threads take what is idle: the memory it works in may not be its maker's."""
     random = np.random.default_rng(0)
-    for channels, size, pad in ((3, 3, 1), (16, 3, 1), (17, 5, 2), (6, 1, 0)):
-        shapes = ((2, 9, 9, channels), (size, size, channels, 24), (2, 9, 9, 24))
+    for channels, features, size, pad in (
+        (1, 1, 1, 1),
+        (3, 24, 3, 1),
+        (17, 24, 5, 2),
+        (6, 8, 1, 0),
+    ):
+        side = 9 + 2 * pad - size + 1
+        shapes = (
+            (2, 9, 9, channels), (size, size, channels, features), (2, side, side, features),
+        )  # fmt: skip
         arrays = [random.normal(size=shape).astype(np.float32) for shape in shapes]
         result = arrays[{"forward": 2, "d_images": 0, "d_kernel": 1}[name]]
         places = [(array.shape, array.ctypes.data) for array in arrays]
