@@ -14,33 +14,31 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, Structure, c_char, c_int, c_int64, c_size_t, c_void_p
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
-__all__ = ["Array", "Share", "Work", "call", "register_lowering"]
+__all__ = ["Array", "Call", "Share", "Work", "call", "register_lowering"]
 
 Array = tuple[tuple[int, ...], int]  # shape and address of numbers that lie row by row
 # Calls a function with 0, 1, ..., up to its second argument, on several of XLA's threads.
 Share = Callable[[Callable[[int], None], int], None]
 
 
-class Work(Protocol):
-    """What a call does: read the arguments, write the result."""
+class Call(NamedTuple):
+    """What a call reads and writes, and the threads that may share the work."""
 
-    def __call__(
-        self,
-        arguments: Sequence[Array],
-        result: Array,
-        options: Mapping[str, int],
-        threads: int,
-        share: Share,
-    ) -> None:
-        """Do it, in parts if it likes, on as many threads."""
-        ...
+    arguments: Sequence[Array]
+    result: Array
+    options: Mapping[str, int]
+    threads: int
+    share: Share
+
+
+Work = Callable[[Call], None]
 
 
 def call(
@@ -266,7 +264,7 @@ def _handle(work: Work, frame: Any) -> int | None:
         arguments = [_array(frame.arguments, i) for i in range(frame.arguments.count)]
         share = functools.partial(_share, frame.api.contents, frame.context)
         threads = _threads(frame.api.contents, frame.context)
-        work(arguments, _array(frame.results, 0), options, threads, share)
+        work(Call(arguments, _array(frame.results, 0), options, threads, share))
         return None
     except Exception as error:  # An exception cannot pass through C: XLA raises it in its turn.
         message = str(error).encode()

@@ -282,7 +282,7 @@ def test_convolutions_of_an_export_are_plain_everywhere() -> None:
 
 
 def test_the_program_is_that_of_any_machine(tmp_path: Path, monkeypatch) -> None:
-    """On one CPU device convolutions are patches and crops of colour pictures read flat."""
+    """On one CPU device convolutions are oneDNN's or patches, and crops are C's or read flat."""
     monkeypatch.setattr(sys.modules[__name__], "SHAPE", (9, 8, 3))
     modules = parts("crop_spline", conv="auto")
     weights = variables(*modules[:2])

@@ -2,7 +2,7 @@
 
 import functools
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -86,21 +86,15 @@ def _by_onednn(a: jax.Array, b: jax.Array, **options: Any) -> jax.Array:
     return foreign.call(f"convolution_{name}", _WORK[name], result, a, b, **window)
 
 
-def _work(
-    name: onednn.Map,
-    arguments: Sequence[foreign.Array],
-    result: foreign.Array,
-    options: Mapping[str, int],
-    threads: int,
-    share: foreign.Share,
-) -> None:
-    first, second = arguments
+def _work(name: onednn.Map, call: foreign.Call) -> None:
+    first, second = call.arguments
     arrays = {
-        "forward": (first, second, result),
-        "d_images": (result, second, first),
-        "d_kernel": (first, result, second),
+        "forward": (first, second, call.result),
+        "d_images": (call.result, second, first),
+        "d_kernel": (first, call.result, second),
     }[name]
-    onednn.run(name, arrays, options["stride"], options["padding"], threads, share)
+    stride, padding = (call.options[side] for side in ("stride", "padding"))
+    onednn.run(name, arrays, stride, padding, call.threads, call.share)
 
 
 _WORK = {name: functools.partial(_work, name) for name in typing.get_args(onednn.Map)}

@@ -174,7 +174,7 @@ def with_plain_convolutions(module: nn.Module) -> nn.Module:
 
     What `conv="auto"` becomes depends on the machine; a program for all of them has one form. Sets
     the field `conv` to "lax" where a module has it, and in the modules among its fields. Warps have
-    one form without this: for a symbolic number of images "auto" is never "flat".
+    one form without this: for a symbolic number of images "auto" is never "flat" or "native".
     """
 
     def is_module(value: Any) -> bool:

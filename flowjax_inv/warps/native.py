@@ -11,7 +11,7 @@ import functools
 import importlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int64, c_void_p
 from typing import Any
 
@@ -104,26 +104,19 @@ class _Shape(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in ("count", "height", "width", "channels", "border")]
 
 
-def _work(
-    name: str,
-    arguments: Sequence[foreign.Array],
-    result: foreign.Array,
-    options: Mapping[str, int],
-    threads: int,
-    share: foreign.Share,
-) -> None:
+def _work(name: str, call: foreign.Call) -> None:
     """Call a function of the library: a part of the maps at a time."""
-    (images, _), (rows, _) = arguments[:2]
-    function, shape = getattr(_library(), name), _Shape(*images, options["border"])
-    addresses = [c_void_p(address) for _, address in (*arguments, result)]
+    (images, _), (rows, _) = call.arguments[:2]
+    function, shape = getattr(_library(), name), _Shape(*images, call.options["border"])
+    addresses = [c_void_p(address) for _, address in (*call.arguments, call.result)]
     maps = rows[0] * rows[1]
-    parts = min(threads, maps)
+    parts = min(call.threads, maps)
 
     def work(part: int) -> None:
         ends = (maps * part // parts, maps * (part + 1) // parts)
         function(*addresses, ctypes.byref(shape), *map(c_int64, ends))
 
-    share(work, parts)
+    call.share(work, parts)
 
 
 _BLEND = functools.partial(_work, "flowjax_inv_blend")

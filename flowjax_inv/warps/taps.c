@@ -4,7 +4,6 @@ Equal to `taps.py`, which has the formulas. A row of positions is computed in bl
 turn into vector instructions; then each pixel is read where its position says. float32 throughout;
 pictures (count, height, width, channels), maps of 6 numbers, in pixels from the middle. */
 
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <stdint.h>
