@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments import build, defaults
+from experiments import build, defaults, optimizers
 from flowjax_inv import training
 from flowjax_inv.data.batches import batch_indices, steps_per_epoch
 from flowjax_inv.data.pixels import Normalization
@@ -136,7 +136,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
         classifier=build.network(config, "classifier", classes=classes),
         distribution=distribution,
         objective=build.objective(config, distribution, transform),
-        optimizer=build.optimizer(config, total_steps=total, steps_per_epoch=per_epoch),
+        optimizer=optimizers.from_config(config, total_steps=total, steps_per_epoch=per_epoch),
         controller=build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch),
         epoch_steps=per_epoch,
         burn_in_steps=burn_in,

@@ -13,7 +13,6 @@ from typing import Any
 import flax.linen as nn
 import jax
 import numpy as np
-import optax
 
 from experiments.defaults import FIELDS, Config, did_you_mean
 from flowjax_inv import controllers, networks, training, transforms
@@ -44,7 +43,6 @@ __all__ = [
     "network",
     "normalization",
     "objective",
-    "optimizer",
     "outputs",
     "placement",
     "targets",
@@ -269,78 +267,6 @@ def objective(
     made = Objective(**fields)
     training.check_objective(chosen, moved, made)
     return made
-
-
-def optimizer(
-    config: Config, *, total_steps: int, steps_per_epoch: int
-) -> optax.GradientTransformation:
-    """Return the two optimizers of `config.optimizer`, each with its schedule and weight decay.
-
-    With a pose likelihood two trainings follow each other, and each has a schedule of its own.
-    """
-    first = config.objective.burn_in_epochs * steps_per_epoch
-
-    def schedule(name: str) -> optax.Schedule:
-        section = config.optimizer[name]
-        if not config.objective.pose_likelihood:
-            return _rate(section, total_steps, steps_per_epoch)
-        if name == "classifier":
-            return _rate(section, first, steps_per_epoch)
-        rate = _rate(section, total_steps - first, steps_per_epoch)
-        return optax.join_schedules([optax.constant_schedule(0.0), rate], [first])
-
-    def one(name: str) -> optax.GradientTransformation:
-        section, rate = config.optimizer[name], schedule(name)
-        decayed = None if section.decay_all else _kernels
-        parts = [optax.clip_by_global_norm(section.clip_norm)] if section.clip_norm else []
-        if section.name == "adamw":
-            parts.append(optax.adamw(rate, weight_decay=section.weight_decay, mask=decayed))
-        else:
-            parts.append(optax.add_decayed_weights(section.weight_decay, mask=decayed))
-            parts.append(
-                optax.adam(rate)
-                if section.name == "adam"
-                else optax.sgd(rate, momentum=section.momentum, nesterov=section.nesterov)
-            )
-        if section.scalar_fraction != 1.0:
-            parts.append(optax.masked(optax.scale(section.scalar_fraction), _scalars))
-        return optax.chain(*parts)
-
-    names = ("classifier", "distribution")
-    return optax.multi_transform(
-        {name: one(name) for name in names}, {name: name for name in names}
-    )
-
-
-def _kernels(params: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
-
-
-def _scalars(params: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf.size == 1, params)
-
-
-def _rate(section: Config, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
-    """Return the learning rate as a function of the step."""
-    start, warmup = section.learning_rate, section.warmup_steps
-    if section.schedule == "cosine":
-        rest = max(total_steps - warmup, 1)
-        rate = optax.cosine_decay_schedule(start, rest, section.final_fraction)
-    elif section.schedule == "step":
-        every = section.decay_epochs * steps_per_epoch
-        drops = {at: section.decay_factor for at in range(every, total_steps, every)}
-        rate = optax.piecewise_constant_schedule(start, drops)
-        if warmup:  # a drop that falls into it counts from its own step on
-            warm = optax.linear_schedule(0.0, start, warmup)
-            share = optax.piecewise_constant_schedule(1.0, drops)
-            return optax.join_schedules(
-                [lambda step: warm(step) * share(step), lambda step: rate(step + warmup)], [warmup]
-            )
-    else:
-        rate = optax.constant_schedule(start)
-    if not warmup:
-        return rate
-    return optax.join_schedules([optax.linear_schedule(0.0, start, warmup), rate], [warmup])
 
 
 def data_set(config: Config) -> DataSet:

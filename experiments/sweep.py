@@ -23,7 +23,7 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import build, defaults
+from experiments import build, defaults, optimizers
 from experiments import run as experiment  # its flags --config and --workdir are taken over
 from experiments.report import compare_runs
 from experiments.running.allocator import keep_freed_memory
@@ -196,7 +196,7 @@ def _check(config: defaults.Config) -> None:
     build.network(config, "classifier", classes=1)
     distribution = build.distribution(config, transform, classes=1)
     build.objective(config, distribution, transform)
-    build.optimizer(config, total_steps=1, steps_per_epoch=1)
+    optimizers.from_config(config, total_steps=1, steps_per_epoch=1)
     build.controller(config, total_steps=1, steps_per_epoch=1)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import build, defaults
+from experiments import build, defaults, optimizers
 from experiments.measuring import evaluate
 from experiments.running.command_line import UsageError, available_configs, check_arguments
 from flowjax_inv.data.recipes import GENERATED
@@ -245,7 +245,7 @@ def test_drops_and_warm_up_of_a_step_schedule() -> None:
     section.name, section.momentum, section.learning_rate = "sgd", 0.0, 0.5
     section.schedule, section.decay_epochs, section.decay_factor = "step", 1, 0.5
     section.warmup_steps = 10
-    optimizer = build.optimizer(config, total_steps=16, steps_per_epoch=4)
+    optimizer = optimizers.from_config(config, total_steps=16, steps_per_epoch=4)
     params: Any = {"classifier": np.ones(2), "distribution": np.ones(2)}
     updates: Any
     state, rates = optimizer.init(params), []

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from experiments import build, defaults
+from experiments import build, defaults, optimizers
 from experiments.running.run_folder import RunFolder
 from flowjax_inv import training
 from flowjax_inv.checkpoints import Checkpoints
@@ -120,7 +120,7 @@ def _restore(
             classifier,
             distribution,
             # How long the schedules are does not show in the state.
-            build.optimizer(config, total_steps=1, steps_per_epoch=1),
+            optimizers.from_config(config, total_steps=1, steps_per_epoch=1),
             build.controller(config, total_steps=1, steps_per_epoch=1),
             jnp.zeros((1, *image_shape), jnp.uint8),
             key=jax.random.key(config.seed),
