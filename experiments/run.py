@@ -23,6 +23,7 @@ from experiments import defaults
 from experiments.assembly import Assembly, assemble
 from experiments.measuring.measures import Measures
 from experiments.running.allocator import keep_freed_memory
+from experiments.running.collector import collect_rarely
 from experiments.running.command_line import UsageError, check_arguments, leave, portable
 from experiments.running.log import Log
 from experiments.running.profiling import Profile, steps_of
@@ -213,6 +214,7 @@ def _main(argv: Sequence[str]) -> None:
         leave(UsageError(f"unexpected argument {argv[1]}; write --flag=value."))
     logging.set_verbosity(logging.WARNING)  # orbax tells its life at INFO
     keep_freed_memory()
+    collect_rarely()
     keep_compiled_programs()
     path, _, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
     workdir = _WORKDIR.value or f"runs/{'_'.join(filter(None, (Path(path).stem, variant)))}"

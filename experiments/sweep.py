@@ -27,6 +27,7 @@ from experiments import build, defaults, optimizers
 from experiments import run as experiment  # its flags --config and --workdir are taken over
 from experiments.report import compare_runs
 from experiments.running.allocator import keep_freed_memory
+from experiments.running.collector import collect_rarely
 from experiments.running.command_line import (
     UsageError,
     check_arguments,
@@ -262,6 +263,7 @@ def _main(argv: Sequence[str]) -> None:
         leave(UsageError(f"unexpected argument {argv[1]}; put the grid in quotes: {_EXAMPLE}."))
     logging.set_verbosity(logging.WARNING)  # orbax tells its life at INFO
     keep_freed_memory()
+    collect_rarely()
     keep_compiled_programs()
     config = flags.FLAGS["config"]
     path, _, variant = config_flags.get_config_filename(config).partition(":")

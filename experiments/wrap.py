@@ -27,6 +27,7 @@ from experiments import build, defaults, poses
 from experiments.measuring.judging import CLOSED
 from experiments.run import train_and_evaluate
 from experiments.running.allocator import keep_freed_memory
+from experiments.running.collector import collect_rarely
 from experiments.running.command_line import leave
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder
@@ -218,6 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--confidence", type=float, default=0.95, help="of the promise")
     parsed = parser.parse_args(arguments)
     keep_freed_memory()
+    collect_rarely()
     keep_compiled_programs()
     sys.path.insert(0, "")  # a classifier may lie in the folder the command is given in
     given = ["--classifier", parsed.classifier, "--images", "FOLDER"]

@@ -77,10 +77,13 @@ class Checkpoints:
             RuntimeError: if a checkpoint of this or a later step is already there, which orbax
                 would skip without a word.
         """
+        # Every device holds the whole state. Given all of them, orbax would let each write a part,
+        # cut out by a program per shape.
+        one = jax.tree.map(lambda array: array.addressable_data(0), state)
         saved = self._manager.save(
             step,
             args=ocp_args.Composite(
-                state=ocp_args.StandardSave(state),
+                state=ocp_args.StandardSave(one),
                 config=ocp_args.JsonSave(self.config),
             ),
         )

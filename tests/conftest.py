@@ -5,6 +5,9 @@ import os
 from pathlib import Path
 
 import jaxlib
+import pytest
+
+from experiments.running.collector import collect_rarely
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 
@@ -47,3 +50,10 @@ def _set_environment() -> None:
 
 
 _set_environment()
+collect_rarely()
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave figures unpainted, a third of a short run: the tests of the report look at them."""
+    monkeypatch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")

@@ -148,6 +148,7 @@ VARIANTS = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
     results = train_and_evaluate(smoke(**VARIANTS[name]), tmp_path / name)
@@ -167,6 +168,7 @@ def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", ["three_modes", "rotation_discovery", "no_invariance"])
 def test_every_experiment_on_sprites_runs(name: str, tmp_path: Path) -> None:
     module = importlib.import_module(f"experiments.{name}")
@@ -197,6 +199,7 @@ SETS = {  # experiment: side, channels, classes, images per class
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", SETS)
 def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
     """Every `:smoke`, on noise in the shape of its set."""

@@ -1,5 +1,6 @@
 """The Mario-Iggy set: two figures, turned; each figure upright and upside down are two classes."""
 
+import functools
 import importlib.resources
 from pathlib import Path
 
@@ -88,22 +89,22 @@ def turned(sprites: np.ndarray, pose_degrees: np.ndarray, align_corners: bool) -
         align_corners: pixel-centre rule of the rendering.
     """
     transform = Affine("rotation", align_corners=align_corners)
-
-    @jax.jit
-    def render(images: jax.Array, theta: jax.Array) -> jax.Array:
-        pixels = transform(images, theta[:, None]) * 255.0
-        return jnp.clip(jnp.round(pixels), 0, 255).astype(jnp.uint8)
-
     block = 1500  # bounds the memory of the four taps
     theta = np.asarray(pose_degrees, np.float32) / 180.0
     total = len(theta)
     padded = np.resize(theta, (-(-total // block) * block,))
     index = np.resize(np.arange(total), padded.shape)
     parts = [
-        np.asarray(render(sprites[index[i : i + block]], padded[i : i + block]))
+        np.asarray(_rendered(transform, sprites[index[i : i + block]], padded[i : i + block]))
         for i in range(0, len(padded), block)
     ]
     return np.concatenate(parts)[:total]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _rendered(transform: Affine, images: jax.Array, theta: jax.Array) -> jax.Array:
+    pixels = transform(images, theta[:, None]) * 255.0
+    return jnp.clip(jnp.round(pixels), 0, 255).astype(jnp.uint8)
 
 
 def mario_iggy(
