@@ -7,6 +7,7 @@ within 1e-6; after ten steps the loss within 1e-3. Reductions differ in order, s
 import functools
 from typing import Any, Literal, cast
 
+import flax.linen as nn
 import jax
 import numpy as np
 import optax
@@ -14,15 +15,32 @@ import pytest
 
 from flowjax_inv import training
 from flowjax_inv.controllers import EntropyBand
+from flowjax_inv.convolutions import Conv
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.feed import Feed
-from flowjax_inv.networks import SimpleConv
 from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
 from flowjax_inv.transforms import Affine
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 1), dtype=np.uint8)
 LABELS = np.arange(24, dtype=np.int32) % 3
+
+
+class OneConv(nn.Module):
+    """A network of one layer with statistics: every test here compiles steps of its own."""
+
+    features: int
+    width: int = 2
+    batch_norm: bool = False
+    axis_name: str | None = None
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
+        x = Conv(self.width, 3, padding=1, conv="lax")(images)
+        if self.batch_norm:
+            average = not train
+            x = nn.BatchNorm(average, axis_name=self.axis_name, use_fast_variance=False)(x)
+        return nn.Dense(self.features)(nn.relu(x).mean((1, 2)))
 
 
 class Spy(Affine):
@@ -50,10 +68,8 @@ def train(
 ) -> training.TrainState:
     place = Placement(jax.devices()[:devices], cast("Literal['jit', 'pmap']", parallel))
 
-    def network(features: int) -> SimpleConv:
-        return SimpleConv(
-            features, width=2, batch_norm=batch_norm, axis_name=place.axis_name, conv="lax"
-        )
+    def network(features: int) -> OneConv:
+        return OneConv(features, batch_norm=batch_norm, axis_name=place.axis_name)
 
     distribution = Flow(
         dim=1, embed=network(4), layers=2, width=8, components=2,
@@ -184,8 +200,8 @@ def test_chunks_need_less_memory() -> None:
 
     def temporaries(**objective: Any) -> int:
         place = Placement(jax.devices()[:1])
-        network = SimpleConv(3, width=8, conv="lax")
-        distribution = Flow(dim=1, embed=SimpleConv(4, width=2), layers=1, width=8, components=2)
+        network = OneConv(3, width=8)
+        distribution = Flow(dim=1, embed=OneConv(4), layers=1, width=8, components=2)
         parts = (EntropyBand(low=0, high=1), optax.sgd(0.1))
         state = training.init_state(
             network, distribution, parts[1], parts[0], IMAGES[:4], key=jax.random.key(1)
@@ -205,7 +221,7 @@ CHUNKS_WITH_NORM: dict[str, Any] = {"copies": 4, "copies_per_chunk": 2, "batch_n
 
 
 def test_chunks_with_batch_norm_are_refused() -> None:
-    with pytest.raises(ValueError, match="copies_per_chunk is 2 and SimpleConv has batch norm"):
+    with pytest.raises(ValueError, match="copies_per_chunk is 2 and OneConv has batch norm"):
         train(1, **CHUNKS_WITH_NORM)
 
 

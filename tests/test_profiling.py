@@ -199,6 +199,7 @@ def test_a_program_out_of_reach_leaves_the_times_of_steps(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_profiled_run_is_the_same_run(tmp_path: Path, capsys) -> None:
     plain, traced = tmp_path / "plain", tmp_path / "traced"
     train_and_evaluate(smoke(), plain)

@@ -50,6 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workdir = tmp_path_factory.mktemp("runs") / "one"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored, "load", lambda *_, **__: _set())
+        patch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")
         train_and_evaluate(config, workdir)
     return workdir
 
