@@ -154,19 +154,20 @@ def finite_at_the_edge_and_for_extreme_embeddings(case: Case) -> None:
         values = case.density(IMAGES, variables).log_prob(corners)
         return jnp.sum(jnp.where(jnp.isfinite(values), values, 0.0)), jnp.asarray(values)
 
-    (_, values), gradient = jax.jit(jax.value_and_grad(of_edge, has_aux=True))(case.variables)
-    assert not np.isnan(np.asarray(values)).any()
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
-
     def of_extreme(variables: Any) -> tuple[jax.Array, jax.Array]:
         density = case.density(IMAGES * 1e4, variables)
         theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(2), sample_shape=(50,))
         return jnp.mean(log_prob) + jnp.mean(theta), theta
 
-    (value, theta), gradient = jax.jit(jax.value_and_grad(of_extreme, has_aux=True))(case.variables)
+    @jax.jit  # one program for both
+    def slopes(variables: Any) -> Any:
+        return [jax.value_and_grad(f, has_aux=True)(variables) for f in (of_edge, of_extreme)]
+
+    ((_, values), edge), ((value, theta), extreme) = slopes(case.variables)
+    assert not np.isnan(np.asarray(values)).any()
     assert np.isfinite(value)
     assert np.abs(theta).max() <= 1
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves((edge, extreme)))
 
 
 def gradient_is_that_of_the_expectation(case: Case, step: float) -> None:

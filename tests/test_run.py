@@ -302,7 +302,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path: Path) 
 RESUME = (
     "--config.classifier.batch_norm=true", "--config.embedding.batch_norm=true",
     "--config.distribution.base=mixture", "--config.controller.name=band",
-    "--config.train.epochs=12", "--config.train.log_every=1", "--config.train.checkpoint_every=40",
+    "--config.train.epochs=6", "--config.train.log_every=1", "--config.train.checkpoint_every=20",
     "--config.distribution.layers=1", "--config.evaluation.poses=2",
 )  # fmt: skip
 
@@ -337,20 +337,20 @@ def _kill_at(workdir: Path, *, saved: int, logged: int) -> int:
 def test_a_killed_run_continues_bit_for_bit(tmp_path: Path) -> None:
     """BatchNorm, mixture base and controller on; killed strictly between two saves."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    _kill_at(whole, saved=96, logged=96)  # its last step: the evaluation after it takes longest
-    # Steps are faster than saves, which are written beside them: 40 steps give one the time.
-    last = _kill_at(killed, saved=40, logged=44)
+    _kill_at(whole, saved=48, logged=48)  # its last step: the evaluation after it takes longest
+    # Steps are faster than saves, which are written beside them: 20 steps give one the time.
+    last = _kill_at(killed, saved=20, logged=22)
     config = json.loads((killed / "config.json").read_text())
     config.pop("command")
     with Checkpoints(killed / "checkpoints", config) as checkpoints:
         saved = checkpoints.latest_step()
-    assert saved == 40
-    assert saved < last < 80
+    assert saved == 20
+    assert saved < last < 40
     done = run(killed, *RESUME)
     assert done.returncode == 0, done.stderr
-    assert "continuing at step 40 of 96" in done.stdout
+    assert "continuing at step 20 of 48" in done.stdout
     assert (killed / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
-    one, two = (_arrays(folder / "checkpoints" / "96") for folder in (whole, killed))
+    one, two = (_arrays(folder / "checkpoints" / "48") for folder in (whole, killed))
     assert one.keys() == two.keys()
     assert any("distribution" in name for name in one)
     assert any("batch_stats" in name for name in one)
