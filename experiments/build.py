@@ -1,4 +1,4 @@
-"""From a config to objects: the one place where names become classes.
+"""From a config to objects: the one place where names become classes (optimizers: `optimizers`).
 
 To add a method, a transform, a network or a data set: write its class in its room, and give it one
 line in a table here. A class receives those fields of its section of the config that it declares.

@@ -55,5 +55,5 @@ collect_rarely()
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave figures unpainted, a third of a short run: the tests of the report look at them."""
+    """Leave a run's figures unpainted: only the tests of the report look at them."""
     monkeypatch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")
