@@ -93,6 +93,7 @@ def _network(name: str, features: int, width: int) -> dict[str, Field]:
         "features": Field(features, "length of the output; 0: one per class", low=0),
         "width": Field(width, "channels of the first convolution", low=1),
         "batch_norm": Field(value=False, about="of simple_conv, polar_conv: before every ReLU"),
+        "dropout_rate": Field(0.3, "of layer13: share of the maps left out", low=0, high=0.9),
         "hidden": Field((256, 256), "widths of an MLP's hidden layers", low=1),
         "activation": Field("", "empty: the network's own", choices=("", "relu", "tanh")),
         "conv": Field("auto", "how convolutions run", choices=("auto", "lax", "onednn", "patches")),

@@ -5,8 +5,8 @@
 
 The rotation should be learned up to the whole circle. Others: --config.distribution.name=flow.
 
-Variants: none, the 13-layer network of the paper and its 75 epochs (a GPU); `:cpu`, 20 minutes on
-two cores; `:smoke`, to see that it runs.
+Variants: none, the 13-layer network of the paper and its 75 epochs (a GPU); `:cpu`, an eighth as
+wide, without dropout, ten epochs, 20 minutes on two cores; `:smoke`, to see that it runs.
 """
 
 from experiments import defaults, recipes
@@ -37,8 +37,8 @@ def get_config(variant: str = "") -> defaults.Config:
     # All but the rotation start, and are right to stay, near nothing: no alarm.
     config.alarms.entropy_floor_per_coordinate = -10.0
     if variant == "cpu":
-        config.classifier.name, config.classifier.width = "simple_conv", 12
-        config.classifier.batch_norm = True
+        # After 300 steps 61 % of the train images are right with dropout, without it 90 %.
+        config.classifier.width, config.classifier.dropout_rate = 16, 0.0
         config.train.epochs, config.train.batch_size, config.train.log_every = 10, 128, 50
         classifier.name, classifier.learning_rate, classifier.weight_decay = "adamw", 5e-3, 1e-4
         classifier.schedule, classifier.final_fraction = "cosine", 0.02

@@ -82,6 +82,7 @@ class Turned(ConditionalDistribution):
         return Points(self.turns, len(images))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("turns", "found"), [((0.0, 2 / 3, -2 / 3), True), ((0.0, 2 / 3), True), ((0.0,), False)]
 )

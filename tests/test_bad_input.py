@@ -53,6 +53,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_images_that_cannot_be_classified(case: str) -> None:
     images, kind, text = REFUSED[case]
@@ -61,6 +62,7 @@ def test_images_that_cannot_be_classified(case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_picture_with_nan_spoils_itself_alone() -> None:
     probabilities = predict(IMAGES.at[0, 3, 3].set(jnp.nan))
     assert np.isnan(probabilities[0]).all()

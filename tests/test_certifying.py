@@ -37,6 +37,7 @@ def test_a_density_that_ignores_the_image_loses_the_overlap(turn) -> None:
     np.testing.assert_allclose(got.paper_bound, 2 * got.bound)
 
 
+@pytest.mark.slow
 def test_a_density_that_turns_with_the_image_loses_almost_nothing() -> None:
     got = invariance_bound(upright(0.25), ROTATION, blobs(DEGREES), 0.7, key=KEY)
     np.testing.assert_array_less(got.bound, 0.02)

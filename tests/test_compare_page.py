@@ -43,6 +43,7 @@ def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     assert "python -m x" in text
 
 
+@pytest.mark.slow
 def test_the_page_has_densities_and_arcs_side_by_side(tmp_path: Path) -> None:
     folders = []
     for method in ("flow", "augerino"):

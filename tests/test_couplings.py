@@ -45,12 +45,13 @@ def _written_out(
     return x, total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dim", "hidden_layers", "inner_squash", "lead"),
     [
-        pytest.param(1, 1, 6.0, (7,), marks=pytest.mark.slow),
-        pytest.param(2, 1, 6.0, (), marks=pytest.mark.slow),
-        pytest.param(3, 2, 0.0, (7,), marks=pytest.mark.slow),
+        (1, 1, 6.0, (7,)),
+        (2, 1, 6.0, ()),
+        (3, 2, 0.0, (7,)),
         (6, 1, 6.0, (2, 3)),
     ],
 )
@@ -94,6 +95,7 @@ def test_value_gradient_and_inverse(
     np.testing.assert_allclose(inverse_log_det, -log_det, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_under_vmap_it_is_the_same() -> None:
     params, orders = _case(3, 1)
     loop = Couplings(_conditioners(params, 3, 1), orders, log_scale_cap=CAP, inner_squash=6.0)

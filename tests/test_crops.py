@@ -59,6 +59,7 @@ def test_321_crops_by_as_many_parameters_as_the_code(at_64: Any) -> None:
     np.testing.assert_allclose(TRANSFORM.boxes(density.atoms)[320], [0, 0, 1, 1], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_levels_weigh_as_supervised_instaaug_starts(at_64: Any) -> None:
     """With heads at zero: level masses in proportion to e^0, e^1, e^3; entropy 1.232."""
     nothing = jax.tree.map(jnp.zeros_like, at_64["params"])

@@ -81,8 +81,8 @@ GRADIENT_CASES = {
 }
 
 
-# A few families for the fast loop; the others compile for minutes.
-FAST = ("coupling_2", "augerino_off_centre_1", "gaussian_1")
+# Two families for the fast loop; the others compile for minutes.
+FAST = ("coupling_2", "augerino_off_centre_1")
 
 
 def _marked(names):
@@ -229,6 +229,7 @@ def test_instaaug_is_not_symmetric_and_its_code_counts_half_widths() -> None:
     assert float(module.regularizer(density, log_prob)) == pytest.approx(-0.8 * np.pi, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [Augerino, InstaAug])
 def test_a_range_always_holds_what_does_nothing(cls: Any) -> None:
     """Crops do nothing at the size 1, the edge of the box: the range reaches down from there."""
@@ -333,6 +334,7 @@ def test_circular_density_has_no_step_at_the_seam(name: str) -> None:
     np.testing.assert_allclose(left, right, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["mixture", "box"])
 def test_the_start_is_where_the_fields_say(base: str) -> None:
     """Before training: samples of standard deviation near start_scale around centres."""
@@ -344,6 +346,7 @@ def test_the_start_is_where_the_fields_say(base: str) -> None:
     np.testing.assert_allclose(np.std(z, axis=0), expected, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_bounded_is_inside_and_inverted() -> None:
     x = jnp.linspace(-50, 50, 101)
     y = bounded(x, -6.0, 0.7)

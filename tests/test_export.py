@@ -226,6 +226,7 @@ def test_the_script_has_ten_statements_and_no_imports_of_ours() -> None:
     assert roots - set(sys.stdlib_module_names) == {"jax", "numpy"}
 
 
+@pytest.mark.slow
 def test_the_card_says_what_goes_in_and_comes_out(folder) -> None:
     card = export.load(folder[0]).card
     assert card["arguments"]["images"]["shape"] == ["N", *SHAPE]
@@ -281,6 +282,7 @@ def test_convolutions_of_an_export_are_plain_everywhere() -> None:
     assert flow.periodic == (False, False, True)
 
 
+@pytest.mark.slow
 def test_the_program_is_that_of_any_machine(tmp_path: Path, monkeypatch) -> None:
     """On one CPU device convolutions are oneDNN's or patches, and crops are C's or read flat."""
     monkeypatch.setattr(sys.modules[__name__], "SHAPE", (9, 8, 3))

@@ -64,6 +64,7 @@ def test_average_is_that_of_the_two_views(average) -> None:
     np.testing.assert_allclose(got, expected, atol=0.03)
 
 
+@pytest.mark.slow
 def test_the_original_counts_as_one_more_view() -> None:
     """With views that are all the quarter turn, it is half of the average."""
 

@@ -220,6 +220,7 @@ def test_chunks_need_less_memory() -> None:
 CHUNKS_WITH_NORM: dict[str, Any] = {"copies": 4, "copies_per_chunk": 2, "batch_norm": True}
 
 
+@pytest.mark.slow
 def test_chunks_with_batch_norm_are_refused() -> None:
     with pytest.raises(ValueError, match="copies_per_chunk is 2 and OneConv has batch norm"):
         train(1, **CHUNKS_WITH_NORM)

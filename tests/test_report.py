@@ -204,6 +204,7 @@ def test_missing_optional_files_are_said_in_a_line(tmp_path: Path) -> None:
     assert not (folder / "figures" / "density.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "line"),
     [

@@ -180,6 +180,7 @@ def test_mean_offset_turns_across_the_seam() -> None:
     assert 0.9 < turned or turned < -0.85
 
 
+@pytest.mark.slow
 def test_modes_and_their_weights() -> None:
     """Three modes, one across the seam."""
     counts, centres = (500, 300, 200), jnp.array([0.98, 0.3, -0.4])

@@ -70,6 +70,7 @@ def test_a_step_moves_both_and_counts() -> None:
     assert float(cleared.totals["loss"]) == 0
 
 
+@pytest.mark.slow
 def test_burn_in_leaves_the_distribution_and_the_controller_alone() -> None:
     state, step = build(controller=EntropyBand(low=0, high=1), burn_in=True)
     after = step(copy(state), IMAGES, LABELS, np.arange(8))
@@ -78,6 +79,7 @@ def test_burn_in_leaves_the_distribution_and_the_controller_alone() -> None:
     assert int(after.controller.updates) == 0
 
 
+@pytest.mark.slow
 def test_the_controller_sees_the_train_entropy() -> None:
     state, step = build(controller=EntropyBand(low=0, high=1))
     after = step(copy(state), IMAGES, LABELS, np.arange(8))
@@ -191,6 +193,7 @@ def test_the_pose_likelihood_teaches_the_density_alone() -> None:
     assert np.isnan(after.totals["cross_entropy"])  # no view was classified
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("propose", "expected"), [(Upright(dim=1), 0.0), (Fixed(dim=1), None)])
 def test_the_pose_likelihood_of_known_densities(propose, expected) -> None:
     """0 = -log 1 for half the circle about upright, whatever the turn; log 2 for the whole."""
@@ -260,6 +263,7 @@ def test_the_loss_is_its_terms() -> None:
     np.testing.assert_allclose(totals["loss"], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_step_compiles_once() -> None:
     state, step = build()
     traced = chex.assert_max_traces(n=1)(lambda s, i: step(s, IMAGES, LABELS, i))

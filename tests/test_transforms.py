@@ -149,6 +149,7 @@ def special() -> jax.Array:
     return jnp.array(rows, jnp.float32)
 
 
+@pytest.mark.slow
 def test_exp_is_expm_in_value_and_derivative():
     elements = jnp.concatenate([algebra(0.02), algebra(0.5), algebra(1.5), special()])
     expm = jax.scipy.linalg.expm
@@ -179,6 +180,7 @@ def test_exp_of_large_elements_is_right_where_it_is_finite():
     np.testing.assert_allclose(turns, np.eye(3), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_log_undoes_exp_and_exp_undoes_log():
     elements = jnp.concatenate([algebra(0.02), algebra(0.5), special()[:6]])
     b = elements[:, 0, 1] * elements[:, 1, 0]
@@ -199,6 +201,7 @@ def test_log_is_nan_where_there_is_none():
         assert bool(jnp.any(jnp.isnan(log(jnp.diag(jnp.array(diagonal))))))
 
 
+@pytest.mark.slow
 def test_derivatives_of_log_are_finite_at_the_identity_and_for_equal_eigenvalues():
     for element in (jnp.zeros((3, 3)), special()[1], special()[2]):
         jacobian = jax.jacrev(lambda e: log(exp(e))[:2])(element)[..., :2, :]

@@ -66,7 +66,10 @@ def test_golden_values_and_gradients(method, padding, align_corners):
 
 @rules
 @pytest.mark.parametrize("method", TAPS)
-@pytest.mark.parametrize("channels", [1, 2, 3])
+@pytest.mark.parametrize(
+    "channels",
+    [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 3],
+)
 def test_the_taps_are_those_of_map_coordinates(channels, method, padding, align_corners):
     rng = np.random.default_rng(0)
     images = rng.normal(size=(3, 6, 21, channels)).astype(np.float32)
@@ -82,7 +85,9 @@ def test_the_taps_are_those_of_map_coordinates(channels, method, padding, align_
 
 
 @rules
-@pytest.mark.parametrize("method", ["products", "flat", NATIVE])
+@pytest.mark.parametrize(
+    "method", ["products", pytest.param("flat", marks=pytest.mark.slow), NATIVE]
+)
 def test_crop_is_warp(method, padding, align_corners):
     rng = np.random.default_rng(1)
     images = rng.normal(size=(2, 8, 11, 3)).astype(np.float32)
@@ -188,6 +193,7 @@ def test_a_batch_of_any_size_is_exported():
     )
 
 
+@pytest.mark.slow
 def test_huge_and_infinite_are_outside_and_nan_is_nan():
     images = np.ones((4, 5, 1), np.float32)
     for value in (1e12, 3e38, np.inf, -np.inf):
@@ -356,6 +362,7 @@ def test_taps_and_weights_come_from_one_rounding() -> None:
     assert float(done.stdout) < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
 def test_native_has_second_derivatives_and_batches_of_both_kinds() -> None:
     rng = np.random.default_rng(6)

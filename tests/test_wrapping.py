@@ -86,6 +86,7 @@ def test_batches_and_their_padding_change_nothing() -> None:
     assert whole.action.tolist() == parts.action.tolist()
 
 
+@pytest.mark.slow
 def test_any_function_will_do() -> None:
     def numpy_only(images):
         assert isinstance(images.__array__(), np.ndarray)
