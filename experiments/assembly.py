@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments import build, defaults, optimizers
+from experiments import build, checks, defaults, optimizers
 from flowjax_inv import training
 from flowjax_inv.data.batches import batch_indices, steps_per_epoch
 from flowjax_inv.data.pixels import Normalization
@@ -113,7 +113,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     Raises:
         ValueError: if a field is out of range, or the data are not there.
     """
-    defaults.check(config)
+    checks.check(config)
     place = build.placement(config)
     data = data or build.data_set(config)
     classes = build.outputs(config, data)

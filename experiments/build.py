@@ -14,7 +14,8 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from experiments.defaults import FIELDS, Config, did_you_mean
+from experiments.defaults import FIELDS, Config
+from experiments.fields import did_you_mean
 from flowjax_inv import controllers, networks, training, transforms
 from flowjax_inv.data import digits, sprites, stored, user_pictures, variants
 from flowjax_inv.data.pixels import Normalization

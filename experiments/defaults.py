@@ -1,84 +1,19 @@
 """Every field of every experiment: its value, unit and range. The one place for defaults.
 
 An experiment file starts from `get_config()` and sets what differs. Values are the paper's (or its
-code's, where the paper is silent). `check(config)` refuses a value out of its range before anything
-compiles.
+code's, where the paper is silent). What is allowed, `checks.check` sees to.
 """
 
-import dataclasses
-import difflib
-import math
-from collections.abc import Iterator
 from typing import Any
 
 import ml_collections
 
-__all__ = [
-    "FIELDS",
-    "PLACES",
-    "Config",
-    "Field",
-    "check",
-    "did_you_mean",
-    "flatten",
-    "get_config",
-    "without_places",
-]
+from experiments.fields import Field
+
+__all__ = ["FIELDS", "PLACES", "Config", "get_config", "without_places"]
 
 # A ConfigDict: ml_collections types every field as a union of all kinds, sections included.
 Config = Any
-
-
-@dataclasses.dataclass(frozen=True)
-class Field:
-    """A field's default, what it is, and what is allowed.
-
-    Attributes:
-        value: default; its type is the field's type. A tuple may be given with any length.
-        about: one line: meaning and unit.
-        low, high: closed bounds of a number (of each entry of a tuple).
-        above: open lower bound.
-        choices: allowed strings.
-    """
-
-    value: Any
-    about: str
-    low: float | None = None
-    high: float | None = None
-    above: float | None = None
-    choices: tuple[str, ...] = ()
-
-    def allowed(self) -> str:
-        """Say the range in words."""
-        if self.choices:
-            return ", ".join(self.choices)
-        if self.above is not None:
-            return f"above {self.above:g}" + (f", at most {self.high:g}" if self.high else "")
-        low = "-inf" if self.low is None else f"{self.low:g}"
-        high = "inf" if self.high is None else f"{self.high:g}"
-        return f"{low} .. {high}"
-
-    @property
-    def numeric(self) -> bool:
-        """Whether it, or each of its entries, is a number."""
-        sample = self.value[0] if isinstance(self.value, tuple) and self.value else self.value
-        bounds = (self.low, self.high, self.above)
-        return isinstance(sample, int | float) or any(bound is not None for bound in bounds)
-
-    def holds(self, value: Any) -> bool:
-        """Return whether a value (or every entry of a tuple) is allowed."""
-        if isinstance(value, tuple):
-            return all(self.holds(entry) for entry in value)
-        if isinstance(value, str):
-            return not self.numeric and (not self.choices or value in self.choices)
-        if isinstance(value, bool):
-            return True
-        return (
-            math.isfinite(value)
-            and (self.low is None or value >= self.low)
-            and (self.high is None or value <= self.high)
-            and (self.above is None or value > self.above)
-        )
 
 
 _NETWORKS = (
@@ -348,15 +283,6 @@ def _values(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def flatten(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield ("section.name", leaf) of a nested dict or ConfigDict."""
-    for name, value in tree.items():
-        if isinstance(value, dict | ml_collections.ConfigDict):
-            yield from flatten(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
 def get_config() -> Config:
     """Return all defaults; unknown names are refused from then on."""
     return ml_collections.ConfigDict(_values(FIELDS)).lock()
@@ -376,76 +302,3 @@ def without_places(config: Config) -> dict[str, Any]:
             section = section[part]
         del section[field]
     return plain
-
-
-def did_you_mean(word: str, known: list[str]) -> str:
-    """Return '; did you mean X?' for the known name nearest to `word`, or what is allowed."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f"; allowed: {', '.join(known)}."
-
-
-def check(config: Config) -> None:
-    """Refuse fields out of range, and pairs that cannot go together.
-
-    Raises:
-        ValueError: one line that names the field, what came and what is allowed.
-    """
-    values = dict(flatten(config))
-    for name, field in flatten(FIELDS):
-        value = values[name]
-        if not field.holds(value):
-            hint = did_you_mean(str(value), list(field.choices)) if field.choices else ""
-            raise ValueError(
-                f"config.{name} is {value!r} ({field.about}); allowed: {field.allowed()}{hint}"
-            )
-    if not values["evaluation.rules"]:
-        raise ValueError("config.evaluation.rules is empty; name at least one of plain, code.")
-    for name in ("classifier", "embedding"):
-        if values[f"{name}.name"] == "outside" and not values[f"{name}.function"]:
-            raise ValueError(
-                f"config.{name}.name is outside with an empty function; set config.{name}.function "
-                "to MODULE:FUNCTION."
-            )
-    if values["objective.loss"] == "squared_error" and values["objective.reject_distorted"]:
-        raise ValueError(
-            "config.objective.reject_distorted is one more class, and squared_error has none; set "
-            "it to False."
-        )
-    if values["objective.loss"] == "squared_error" and values["data.mirror"]:
-        raise ValueError(
-            "config.data.mirror is True with objective.loss=squared_error: a mirrored picture has "
-            "another angle; set it to False."
-        )
-    if values["objective.loss"] == "squared_error" and "probs" in (
-        values["objective.average"],
-        values["evaluation.average"],
-    ):
-        raise ValueError(
-            "config.objective.loss is squared_error, which has no probabilities to average; set "
-            "objective.average to losses or logits, and evaluation.average to logits."
-        )
-    if values["objective.label_smoothing"] and (
-        values["objective.average"] == "probs" or values["objective.loss"] != "cross_entropy"
-    ):
-        raise ValueError(
-            "config.objective.label_smoothing is for the cross-entropy with objective.average "
-            "losses or logits; set it to 0."
-        )
-    burn_in, epochs = values["objective.burn_in_epochs"], values["train.epochs"]
-    if burn_in >= epochs:
-        raise ValueError(
-            f"config.objective.burn_in_epochs is {burn_in} of config.train.epochs={epochs}; "
-            "leave at least one epoch for the density."
-        )
-    frozen = values["classifier.name"] == "outside"
-    for name in ("freeze_classifier", "pose_likelihood", "reject_distorted"):
-        if values[f"objective.{name}"] and not burn_in and not frozen:
-            raise ValueError(
-                f"config.objective.{name} is True with burn_in_epochs=0: the classifier would "
-                "learn nothing of it; set config.objective.burn_in_epochs."
-            )
-    if 0 < values["data.train_size"] < values["train.batch_size"]:
-        raise ValueError(
-            f"config.train.batch_size is {values['train.batch_size']}; allowed: 1 .. "
-            f"{values['data.train_size']}, the size of the train split."
-        )

@@ -21,6 +21,7 @@ from ml_collections import config_flags
 
 from experiments import defaults
 from experiments.assembly import Assembly, assemble
+from experiments.fields import flatten
 from experiments.measuring.measures import Measures
 from experiments.running.allocator import keep_freed_memory
 from experiments.running.collector import collect_rarely
@@ -182,7 +183,7 @@ def _facts(parts: Assembly, measured: Mapping[str, Any]) -> dict[str, Any]:
         "test_images": len(data.test),
         "data_note": data.note,
         "method": stated["method"],
-        "paper": paper_figure(stated, dict(defaults.flatten(config))),
+        "paper": paper_figure(stated, dict(flatten(config))),
         "pose_likelihood": config.objective.pose_likelihood,
         "coordinates": list(transform.names),
         "units": list(transform.units),

@@ -23,8 +23,9 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import build, defaults, optimizers
+from experiments import build, checks, defaults, optimizers
 from experiments import run as experiment  # its flags --config and --workdir are taken over
+from experiments.fields import flatten
 from experiments.report import compare_runs
 from experiments.running.allocator import keep_freed_memory
 from experiments.running.collector import collect_rarely
@@ -75,7 +76,7 @@ def parse_grid(text: str, config: defaults.Config) -> dict[str, list[Any]]:
         UsageError: one line, if the grid is empty, a field is unknown, is there twice, says where
             a run happens, or has a value twice or of another type.
     """
-    known = dict(defaults.flatten(config))
+    known = dict(flatten(config))
     grid: dict[str, list[Any]] = {}
     for part in filter(str.strip, _split(text, ";")):
         field, equals, values = (word.strip() for word in part.partition("="))
@@ -190,7 +191,7 @@ def sweep(
 
 def _check(config: defaults.Config) -> None:
     """Build what a run builds before it has its data: what cannot be built is refused here."""
-    defaults.check(config)
+    checks.check(config)
     build.placement(config)
     build.normalization(config)
     transform = build.transform(config)
@@ -222,7 +223,7 @@ def _value(field: str, text: str, usual: Any) -> Any:
     inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
     if isinstance(usual, tuple):
         words = [word.strip() for word in inner.split(",")]
-        declared = dict(defaults.flatten(defaults.FIELDS))[field].value
+        declared = dict(flatten(defaults.FIELDS))[field].value
         entry = (usual or declared or (0.0,))[0]
         return tuple(_value(field, word.strip("'\""), entry) for word in words if word)
     if isinstance(usual, str):

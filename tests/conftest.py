@@ -19,6 +19,7 @@ XLA_FLAGS = {
     "--xla_backend_optimization_level": "1",
     "--xla_llvm_disable_expensive_passes": "true",
     "--xla_cpu_use_fusion_emitters": "false",  # the newer ones take longer
+    "--xla_cpu_parallel_codegen_split_count": "1",  # the other cores have tests of their own
 }
 
 

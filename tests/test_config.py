@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import build, defaults, optimizers
+from experiments import build, checks, defaults, optimizers
+from experiments.fields import flatten
 from experiments.measuring import evaluate
 from experiments.running.command_line import UsageError, available_configs, check_arguments
 from flowjax_inv.data.recipes import GENERATED
@@ -45,7 +46,7 @@ def test_every_field_is_read() -> None:
         "objective": [Objective],
     }
     read = _read_in_sources()
-    for name, _ in defaults.flatten(defaults.FIELDS):
+    for name, _ in flatten(defaults.FIELDS):
         section, _, field = name.partition(".")
         declared = {f.name for cls in tables.get(section, ()) for f in dataclasses.fields(cls)}
         if section == "data":
@@ -72,7 +73,7 @@ def test_every_variant_is_a_valid_config(path: str) -> None:
     assert {"cpu", "smoke"} <= variants
     module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
     for variant in {"", *variants}:
-        defaults.check(module.get_config(variant))
+        checks.check(module.get_config(variant))
     if "none or `:cpu`" in source:
         assert module.get_config("cpu") == module.get_config()
 
@@ -108,7 +109,7 @@ def test_bad_values_are_refused_with_their_range(name, value, text) -> None:
         section = section[part]
     section[field] = value
     with pytest.raises(ValueError, match=text) as caught:
-        defaults.check(config)
+        checks.check(config)
     assert "\n" not in str(caught.value)
 
 
@@ -116,11 +117,11 @@ def test_burn_in_must_leave_an_epoch_and_a_batch_fit() -> None:
     config = defaults.get_config()
     config.objective.burn_in_epochs = config.train.epochs
     with pytest.raises(ValueError, match="burn_in_epochs is 250 of config.train.epochs=250"):
-        defaults.check(config)
+        checks.check(config)
     config.objective.burn_in_epochs = 0
     config.train.batch_size = 20_000
     with pytest.raises(ValueError, match="batch_size is 20000; allowed: 1 .. 12000"):
-        defaults.check(config)
+        checks.check(config)
 
 
 PAIRS = [
@@ -141,7 +142,7 @@ def test_fields_that_cannot_go_together(fields, text) -> None:
     config = defaults.get_config()
     config.objective.update(fields)
     with pytest.raises(ValueError, match=text):
-        defaults.check(config)
+        checks.check(config)
 
 
 def test_angles_of_mirrored_pictures_and_of_unknown_poses() -> None:
@@ -155,7 +156,7 @@ def test_angles_of_mirrored_pictures_and_of_unknown_poses() -> None:
     np.testing.assert_array_equal(build.targets(config, known), [3.0, -4.0])
     config.data.mirror = True
     with pytest.raises(ValueError, match="mirrored picture has another angle"):
-        defaults.check(config)
+        checks.check(config)
 
 
 BAD_LINES = [
@@ -204,7 +205,7 @@ def test_an_outside_network_wants_its_function() -> None:
     config = defaults.get_config()
     config.embedding.name = "outside"
     with pytest.raises(ValueError, match="set config.embedding.function to MODULE:FUNCTION"):
-        defaults.check(config)
+        checks.check(config)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import defaults, mario_iggy
+from experiments.fields import flatten
 from experiments.run import train_and_evaluate
 from experiments.running.command_line import portable
 from experiments.running.run_folder import RunFolder
@@ -237,7 +238,7 @@ def test_some_are_others_on_other_images(name: str, other: str) -> None:
     first, second = (
         {
             field: value
-            for field, value in defaults.flatten(
+            for field, value in flatten(
                 importlib.import_module(f"experiments.{each}").get_config("smoke")
             )
             if field.startswith(parts) and not isinstance(value, float)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from poses import blobs, pose
 
-from experiments import build, defaults
+from experiments import build, checks, defaults
 from flowjax_inv.data import stored, variants
 from flowjax_inv.data.sets import DataSet, Split
 
@@ -298,7 +298,7 @@ def test_a_config_makes_the_variant_it_names(
     config.train.batch_size = 1
     asked = {"name": "tiny_golden", "dir": str(GOLDEN), "train_size": 0, "test_size": 0} | fields
     config.update_from_flattened_dict({f"data.{name}": value for name, value in asked.items()})
-    defaults.check(config)
+    checks.check(config)
     plain = stored.load("tiny_golden", GOLDEN)
     made, wanted = build.data_set(config), variant(plain)
     assert (len(made.train), len(made.test)) == sizes

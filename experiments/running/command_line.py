@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import ml_collections
 from absl import flags as absl_flags
 
-from experiments.defaults import PLACES, did_you_mean, flatten
+from experiments.defaults import PLACES
+from experiments.fields import did_you_mean, flatten
 
 __all__ = [
     "UsageError",
