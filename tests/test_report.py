@@ -331,6 +331,17 @@ def test_polar_without_known_truth_or_images() -> None:
     assert not any("truth" in text for text in legend)
 
 
+def test_polar_of_images_as_they_are_calls_none_upright() -> None:
+    """Rotated digits are not; what nobody knows is where the picture itself points."""
+    evaluation = make_evaluation()
+    for key in ("centres_degrees", "arc_half_range_degrees"):
+        del evaluation[key]
+    evaluation["pose_degrees"] = np.zeros((2, 5))
+    figure = figures.polar_densities(evaluation)
+    assert {panel.get_title() for panel in panels_of(figure)} == {"input as it is"}
+    assert not any("upright" in text.get_text() for text in figure.texts)
+
+
 def test_half_ranges_are_over_the_distance_from_the_middle_of_the_class() -> None:
     figure = figures.half_ranges(make_evaluation())
     (panel,) = cast("list[Axes]", figure.axes)

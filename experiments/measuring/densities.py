@@ -186,7 +186,9 @@ def _turns(subject: Subject, variables: Any) -> dict[str, np.ndarray]:
         density: Any = subject.distribution.apply(
             variables, subject.normalization(images), train=False
         )
-        theta = density.sample(seed=key, sample_shape=(subject.section.density_samples,))
+        # Few images are drawn, by bins: what is enough for a range would look ragged.
+        count = max(subject.section.density_samples, 2_000)
+        theta = density.sample(seed=key, sample_shape=(count,))
         return jnp.moveaxis(theta[..., axis], 0, -1) * transform.half_range[axis]
 
     flat = jnp.asarray(images.reshape(-1, *images.shape[2:]))

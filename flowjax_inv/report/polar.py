@@ -33,6 +33,7 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
     Args:
         evaluation: `class_names` (C,), `pose_degrees` (C, P), `rotation_degrees` (C, P, S); also
             used when there: `centres_degrees` (C, M), `arc_half_range_degrees`, `images`.
+            Poses that are all zero, and no arcs, are of images as they are: nobody knows them.
         columns: poses per class, spread over the poses that there are.
 
     Returns:
@@ -43,6 +44,7 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
     """
     names, poses, rotations = require(evaluation, "class_names", "pose_degrees", "rotation_degrees")
     truth = arcs(evaluation)
+    posed = truth is not None or bool(poses.any())
     images = require(evaluation, "images")[0] if "images" in evaluation else None
     rows, columns = min(len(names), MAX_CLASSES), min(columns, poses.shape[1])
     # Poses count from the middle of the arc that they lie in, or from upright where none is known.
@@ -71,7 +73,8 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
                 _wedge(panel, float(centre), truth[1])
         k = chosen[i, j]
         _tick(panel, float(poses[i, k]), limit)
-        panel.set_title(f"input {turned(poses[i, k])}", fontsize=9.5, pad=13)
+        words = turned(poses[i, k]) if posed else "as it is"
+        panel.set_title(f"input {words}", fontsize=9.5, pad=13)
         if images is not None:
             inset = panel.inset_axes((-0.28, -0.17, 0.34, 0.34))
             inset.imshow(images[i, k], cmap="gray", interpolation="nearest")
@@ -79,7 +82,7 @@ def polar_densities(evaluation: Arrays, columns: int = 5) -> Figure:
         if j == 0:
             style: dict[str, Any] = {"va": "center", "fontsize": 12, "fontweight": "bold"}
             figure.text(0.14 / width, box[1] + box[3] / 2, plain(names[i]), rotation=90, **style)
-    _explain(figure, truth_known=truth is not None, narrow=narrow)
+    _explain(figure, truth_known=truth is not None, posed=posed, narrow=narrow)
     return figure
 
 
@@ -162,7 +165,7 @@ def _tick(panel: PolarAxes, pose: float, limit: float) -> None:
     panel.plot(angle, radius, color=BLACK, linewidth=3.5, zorder=5, solid_capstyle="butt")
 
 
-def _explain(figure: Figure, *, truth_known: bool, narrow: bool) -> None:
+def _explain(figure: Figure, *, truth_known: bool, posed: bool, narrow: bool) -> None:
     handles: list[Any] = [
         Patch(color=BLUE, alpha=0.6, label="learned: pose after a sampled rotation")
     ]
@@ -175,7 +178,8 @@ def _explain(figure: Figure, *, truth_known: bool, narrow: bool) -> None:
     figure.legend(handles=handles, loc="upper center", ncols=columns, frameon=False, fontsize=10.5)
     words = ("\n" if narrow else " ").join(
         (
-            "0° = upright, at the top; left = counter-clockwise.",
+            f"0° = {'upright' if posed else 'as the input is'}, at the top; "
+            "left = counter-clockwise.",
             "Distance from the centre is the density (not the area).",
         )
     )

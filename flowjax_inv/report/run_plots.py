@@ -114,7 +114,7 @@ def _of_images(run: Run, evaluation: _Arrays) -> list[Plot]:
         Plot(
             "density",
             "Where images are turned to",
-            "Each circle takes one test image (small picture) as upright and turns it by rotations "
+            "Each circle takes one test image (small picture) as it is and turns it by rotations "
             "sampled from the density that was learned for it; blue shows where its top then "
             "points. The radius is the density, 1 the uniform over the circle.",
             lambda: figures.polar_densities(evaluation),
