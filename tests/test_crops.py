@@ -72,7 +72,7 @@ def test_levels_weigh_as_supervised_instaaug_starts(at_64: Any) -> None:
 
 
 @pytest.mark.slow
-def test_contrastive_levels_and_given_preferences(at_64: Any) -> None:
+def test_contrastive_levels_and_given_preferences() -> None:
     module = InstaAugLRP(dim=4, levels=(3, -1), level_bias=(1.0, 1.0))
     variables = module.init(jax.random.key(0), PICTURE)
     nothing = jax.tree.map(jnp.zeros_like, variables["params"])
@@ -93,6 +93,7 @@ def test_with_room_alone_crops_that_leave_the_picture_are_left_out(at_64: Any) -
     assert bool(jnp.all(same.any(-1)))  # the others are where they were
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "count", "row", "column"), [(0, 16, 3, 10), (256, 8, 1, 3)])
 def test_a_dot_under_a_unit_is_the_centre_of_its_crop(
     at_64: Any, first: int, count: int, row: int, column: int

@@ -243,6 +243,7 @@ def test_the_card_says_what_goes_in_and_comes_out(folder) -> None:
     assert card["versions"]["jax"] == jax.__version__
 
 
+@pytest.mark.slow
 def test_weights_have_plain_dotted_names_and_are_not_in_the_program(folder) -> None:
     path, _, weights = folder
     tensors = load_file(path / export.WEIGHTS)
@@ -255,6 +256,7 @@ def test_weights_have_plain_dotted_names_and_are_not_in_the_program(folder) -> N
     assert np.asarray(tensors["classifier.params.conv3.kernel"]).tobytes() not in program
 
 
+@pytest.mark.slow
 def test_nothing_in_the_files_names_a_place(folder) -> None:
     """JAX writes the file and line of every operation in a program, unless it is told not to."""
     before = jax.config.values["jax_traceback_in_locations_limit"]

@@ -255,6 +255,7 @@ def test_identity_trains_the_classifier_on_the_originals() -> None:
     np.testing.assert_allclose(after.totals["loss"], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_loss_is_its_terms() -> None:
     objective = Objective(copies=3, average="probs")
     state, step = build(objective=objective, controller=Constant(0.7))
