@@ -151,7 +151,8 @@ def network(config: Config, field: str, *, classes: int) -> nn.Module:
     fields = _fields(cls, config, field) | {"features": section.features or classes}
     if "axis_name" in {field.name for field in dataclasses.fields(cls)}:
         fields["axis_name"] = placement(config).axis_name
-    return cls(**fields)
+    made = cls(**fields)
+    return networks.Bfloat16(made) if section.get("dtype") == "bfloat16" else made
 
 
 def placement(config: Config) -> Placement:

@@ -28,6 +28,11 @@ def check(config: Config) -> None:
                 f"config.{name}.name is outside with an empty function; set config.{name}.function "
                 "to MODULE:FUNCTION."
             )
+    if values["classifier.dtype"] != "float32" and values["classifier.name"] == "outside":
+        raise ValueError(
+            f"config.classifier.dtype is {values['classifier.dtype']}, but outside holds its own "
+            "weights; let its function compute so, and take float32 here."
+        )
     if values["objective.loss"] == "squared_error" and values["objective.reject_distorted"]:
         raise ValueError(
             "config.objective.reject_distorted is one more class, and squared_error has none; set "

@@ -118,7 +118,14 @@ FIELDS: dict[str, Any] = {
         "padding": Field("zeros", "outside the picture", choices=("zeros", "border")),
         "align_corners": Field(value=True, about="pixel-centre rule of the warp"),
     },
-    "classifier": _network("simple_conv", features=0, width=32),
+    "classifier": _network("simple_conv", features=0, width=32)
+    | {
+        "dtype": Field(
+            "float32",
+            "that it computes in; its parameters and all else stay float32",
+            choices=("float32", "bfloat16"),
+        ),
+    },
     "embedding": _network("simple_conv", features=32, width=8)
     | {
         "circular_mask": Field(value=False, about="it sees the inscribed disc alone"),

@@ -12,10 +12,12 @@ from flowjax_inv.networks.outside import Outside, find_function
 from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
 from flowjax_inv.networks.polar import PolarConv
 from flowjax_inv.networks.pooling import max_pool_2x2
+from flowjax_inv.networks.precision import Bfloat16
 from flowjax_inv.networks.residual import FixupResNet, PreActResNet18
 
 __all__ = [
     "MLP",
+    "Bfloat16",
     "CircularMask",
     "FixupResNet",
     "Layer13",
