@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from benchmarks.stored import RESULTS
@@ -180,6 +181,11 @@ def main(
     repeats = QUICK if given.quick else given.repeats
     if repeats < 2:
         parser.error(f"--repeats is {repeats}; quartiles want 2 or more.")
+    if jax.default_backend() != "cpu":  # theirs would stay on the CPU
+        parser.error(
+            f"JAX computes on {jax.default_backend()}, PyTorch here on the CPU alone; set "
+            "JAX_PLATFORMS=cpu to compare both on it."
+        )
 
     wanted = list(ALLOCATORS) if given.allocator == "both" else [given.allocator]
     if len(wanted) > 1 or any(os.environ.get(k) != v for k, v in ALLOCATORS[wanted[0]].items()):

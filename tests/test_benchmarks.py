@@ -83,6 +83,14 @@ def test_too_few_repeats_are_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert "--repeats is 1; quartiles want 2 or more." in capsys.readouterr().err
 
 
+def test_a_cpu_is_not_compared_with_a_gpu(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.setattr(timing.jax, "default_backend", lambda: "gpu")
+    with pytest.raises(SystemExit):
+        timing.main("x", _row, {}, [f"--out={tmp_path / 'x'}"], about="nothing")
+    assert "JAX computes on gpu, PyTorch here on the CPU alone" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["warp", "flow", "convolution", "step", "predict"])
 def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
