@@ -6,7 +6,9 @@
 The rotation should be learned up to the whole circle. Others: --config.distribution.name=flow.
 
 Variants: none, the 13-layer network of the paper and its 75 epochs (a GPU); `:cpu`, an eighth as
-wide, without dropout, ten epochs, 20 minutes on two cores; `:smoke`, to see that it runs.
+wide, without dropout, ten epochs, 20 minutes on two cores; `:smoke`, to see that it runs. The
+paper's figure is reached by `:cpu` with --config.classifier.width=24 --config.train.epochs=15, in
+40 minutes: 98.9 % (98.5 % as it is).
 """
 
 from experiments import defaults, recipes
