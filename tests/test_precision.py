@@ -89,6 +89,7 @@ def test_products_are_in_bfloat16_and_all_around_them_in_float32(network: Any, s
     assert set(seen) == {"bfloat16"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conv", ["lax", "patches"])
 def test_it_computes_what_the_network_does(conv: Any) -> None:
     """As near as the rounding allows, with the very same weights; gradients point the same way."""
