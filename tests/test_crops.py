@@ -1,45 +1,29 @@
-"""Distributions over crops: which crop a unit stands for, masses, densities and their gradients."""
+"""Distributions over crops: which crop a unit stands for, masses, entropies, draws, refusals."""
 
 from collections.abc import Callable
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import laws_distributions as laws
 import numpy as np
-import optax
 import pytest
-from laws_distributions import Case, Pixels, case
+from crop_cases import (
+    ALPHA,
+    PICTURE,
+    TRANSFORM,
+    flow_lrp,
+    fresh,
+    gradient_is_that_of_exact_sums,
+    h,
+    lrp,
+)
+from laws_distributions import case
 
-from flowjax_inv import training
-from flowjax_inv.controllers import Constant
 from flowjax_inv.distributions.crop_densities import CropCategorical
-from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
+from flowjax_inv.distributions.crops import InstaAugLRP
 from flowjax_inv.metrics import entropy
-from flowjax_inv.networks import MLP
-from flowjax_inv.objectives import Objective, score_function_term
-from flowjax_inv.placement import Placement
 from flowjax_inv.transforms import Affine, Crop
-
-PICTURE = jnp.zeros((1, 64, 64, 3))
-TRANSFORM = Crop(centre="picture", align_corners=False)
-# Four crops of half the picture and the whole of it, from the 4x3 images of the laws.
-FEW: dict[str, Any] = {"dim": 4, "levels": (1, -1), "sizes": (0.5, 1.0)}
-
-
-def lrp(**fields: Any) -> InstaAugLRP:
-    return InstaAugLRP(**FEW | fields)
-
-
-def flow_lrp(**fields: Any) -> FlowLRP:
-    few: dict[str, Any] = {"layers": 2, "width": 8, "start_scale": 0.5, "components": 1}
-    all_fields: dict[str, Any] = FEW | few | {"embed": Pixels()} | fields
-    return FlowLRP(**all_fields)
-
-
-def fresh(module: Any, images: jax.Array = PICTURE) -> Any:
-    return module.init_with_output(jax.random.key(0), images)[0]
 
 
 @pytest.fixture(scope="module")
@@ -203,47 +187,6 @@ def test_gumbel_softmax_carries_a_gradient_downhill() -> None:
     assert not lrp().reparameterized
 
 
-def h(theta: jax.Array) -> jax.Array:
-    return jnp.sum(jnp.sin(2.0 * theta + 0.3) + theta**2, axis=-1)
-
-
-ALPHA = 0.7
-
-
-def gradient_is_that_of_exact_sums(
-    chosen: Case, exact: Callable[[Any], float], step: float, count: int
-) -> None:
-    """d / d parameters of E[h] + alpha E[regularizer] along one direction, as the step has it."""
-    module, variables = chosen.module, chosen.variables
-    leaves, tree = jax.tree.flatten(variables["params"])
-    keys = jax.random.split(jax.random.key(11), len(leaves))
-    noise = [0.3 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
-
-    def moved(t: jax.Array | float) -> Any:
-        params = [x + t * d for x, d in zip(leaves, noise, strict=True)]
-        return {**variables, "params": jax.tree.unflatten(tree, params)}
-
-    expected = (exact(moved(step)) - exact(moved(-step))) / (2 * step)
-
-    @jax.jit
-    def by_samples(key: jax.Array) -> jax.Array:
-        def value(t: jax.Array) -> jax.Array:
-            density: Any = chosen.density(variables=moved(t))
-            theta, log_prob = density.sample_and_log_prob(seed=key, sample_shape=(count,))
-            score, cost = module.scored(density, theta, log_prob)
-            pathwise = jnp.mean(h(theta)) + ALPHA * module.regularizer(density, log_prob)
-            return pathwise + score_function_term(h(theta) + ALPHA * cost, score)
-
-        return jax.jvp(value, (0.0,), (1.0,))[1]
-
-    draws = np.array([by_samples(jax.random.key(s)) for s in range(16)])
-    error = draws.std(ddof=1) / np.sqrt(len(draws))
-    assert error < 0.1 * abs(expected), "too noisy to tell"
-    assert abs(draws.mean() - expected) < 4 * error + 0.01 * abs(expected), (
-        f"samples {draws.mean():.4f} +- {error:.4f}, exact {expected:.4f}"
-    )
-
-
 @pytest.mark.slow
 def test_the_score_functions_gradient_is_that_of_the_sum() -> None:
     chosen = case("", lrp())
@@ -255,218 +198,6 @@ def test_the_score_functions_gradient_is_that_of_the_sum() -> None:
 
     gradient_is_that_of_exact_sums(chosen, exact, 0.005, 4_000)
 
-
-# --- the flow with LRP ---
-
-NODES, SPAN = 16, 3.6
-
-
-def quadrature(density: Any) -> tuple[jax.Array, np.ndarray]:
-    """Return theta (K n^4, 1, 4), nodes in every cell, and their weights (K n^4).
-
-    Even steps before the flow's squash u = tanh(s): there the density is smooth to the edge.
-    """
-    s = np.linspace(-SPAN, SPAN, NODES)
-    node, weight = np.tanh(s), 2 * SPAN / (NODES - 1) / np.cosh(s) ** 2
-    u = np.stack(np.meshgrid(*[node] * 4, indexing="ij"), -1).reshape(-1, 4)
-    w = np.prod(np.stack(np.meshgrid(*[weight] * 4, indexing="ij"), -1).reshape(-1, 4), -1)
-    middle, half = (np.asarray(x, np.float64)[:, None] for x in (density.middle, density.half))
-    theta = (middle + half * u).reshape(-1, 1, 4)
-    return jnp.asarray(theta, jnp.float32), (w * np.prod(half, -1)).reshape(-1)
-
-
-def exact_by_quadrature(chosen: Case) -> Callable[[Any], tuple[np.ndarray, float]]:
-    """Return variables -> (integral of g per image, E[h] + alpha E[log g])."""
-    points, weights = quadrature(chosen.density())
-
-    @jax.jit
-    def log_prob(variables: Any) -> Any:
-        return chosen.density(variables=variables).log_prob(points)
-
-    of_points = np.asarray(h(points), np.float64)
-
-    def both(variables: Any) -> tuple[np.ndarray, float]:
-        log_g = np.asarray(log_prob(variables), np.float64)
-        mass = np.exp(log_g) * weights[:, None]
-        log_g = np.where(mass > 0, log_g, 0.0)
-        return mass.sum(0), float((mass * (of_points + ALPHA * log_g)).sum(0).mean())
-
-    return both
-
-
-@pytest.fixture(scope="module", params=["picture", "room"])
-def flow_case(request: pytest.FixtureRequest) -> Case:
-    return case(request.param, flow_lrp(centre=request.param))
-
-
-@pytest.mark.slow
-def test_the_flows_density_integrates_to_one(flow_case: Case) -> None:
-    total, _ = exact_by_quadrature(flow_case)(flow_case.variables)
-    np.testing.assert_allclose(total, 1.0, atol=0.003)
-
-
-@pytest.mark.slow
-def test_samples_lie_in_the_cell_of_their_crop(flow_case: Case) -> None:
-    """Cells are as often hit as their masses say, and log_prob finds the crop that was drawn."""
-    from scipy import stats
-
-    density: Any = flow_case.density()
-    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(3), sample_shape=(4_000,))
-    offset = np.abs(theta[..., None, :] - density.middle) / density.half
-    inside = (offset <= 1).all(-1)
-    assert (inside.sum(-1) == 1).all()
-    for image in range(3):
-        expected = 4_000 * np.asarray(density.crops.probs[image], np.float64)
-        expected *= 4_000 / expected.sum()
-        assert stats.chisquare(inside[:, image].sum(0), expected).pvalue > 1e-4
-    np.testing.assert_allclose(density.log_prob(theta), log_prob, atol=5e-3)
-    np.testing.assert_allclose(
-        jnp.exp(density.log_mass(theta)), (inside * density.crops.probs).sum(-1), rtol=1e-5
-    )
-    sizes = Crop(centre=flow_case.name).boxes(theta)[..., 2:]
-    assert sizes.min() >= 0.25
-    assert sizes.max() <= 1
-
-
-@pytest.mark.slow
-def test_offsets_are_given_the_crop_and_the_image(flow_case: Case) -> None:
-    """At the middle of cells of one volume, log density differs between crops and images."""
-    density: Any = flow_case.density()
-    offsets = density.log_prob(density.middle[:4, None]) - density.crops.log_mass.T[:4]
-    assert float(jnp.std(offsets, axis=0).min()) > 1e-2
-    assert float(jnp.std(offsets, axis=1).min()) > 1e-2
-
-
-FLOW_LAWS = (
-    laws.log_prob_agrees_with_samples,
-    laws.nothing_outside_the_box,
-    laws.finite_at_the_edge_and_for_extreme_embeddings,
-    laws.rows_are_independent,
-    laws.a_key_per_row_is_that_rows_alone,
-    laws.entropy_is_at_most_the_log_volume,
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("law", FLOW_LAWS, ids=lambda law: law.__name__)
-def test_law(flow_case: Case, law: Callable[[Case], None]) -> None:
-    law(flow_case)
-
-
-@pytest.mark.slow
-def test_spline_offsets_and_gaps_without_density() -> None:
-    """The other family serves too; no cell has the width of one level and the height of another."""
-    chosen = case("", flow_lrp(bijection="spline", base="unit_box", bins=4, centre="room"))
-    density: Any = chosen.density()
-    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(3), sample_shape=(200,))
-    np.testing.assert_allclose(density.log_prob(theta), log_prob, atol=5e-3)
-    mixed = theta.at[..., 2].set(-0.9).at[..., 3].set(0.9)
-    assert density.log_prob(mixed).max() == -np.inf
-
-
-@pytest.mark.slow
-def test_cells_reach_half_a_step_and_half_a_gap() -> None:
-    module = FlowLRP(dim=4, embed=Pixels(), layers=1, components=1)
-    density = fresh(module)
-    low, high = (TRANSFORM.boxes(density.middle + s * density.half) for s in (-1, 1))
-    # Level 2 at the corner: step 1/8; its size 0.375 reaches down to the smallest, up to 0.5625.
-    np.testing.assert_allclose(low[0], [-1, -1, 0.25, 0.25], atol=1e-5)
-    np.testing.assert_allclose(high[0], [-0.875, -0.875, 0.5625, 0.5625], atol=1e-5)
-    np.testing.assert_allclose(low[256], [-1, -1, 0.5625, 0.5625], atol=1e-5)
-    np.testing.assert_allclose(high[256], [-0.75, -0.75, 0.875, 0.875], atol=1e-5)
-    # The whole picture moves as far as the units of the last map do.
-    np.testing.assert_allclose(low[320], [-0.125, -0.125, 0.875, 0.875], atol=1e-5)
-    np.testing.assert_allclose(high[320], [0.125, 0.125, 1, 1], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_the_mixed_gradient_is_that_of_exact_sums() -> None:
-    """The crop by the score function of its mass alone, the offset through the samples."""
-    chosen = case("", flow_lrp())
-    both = exact_by_quadrature(chosen)
-    gradient_is_that_of_exact_sums(chosen, lambda v: both(v)[1], 0.005, 4_000)
-
-
-# --- in the step ---
-
-STEP_IMAGES = jax.random.randint(jax.random.key(0), (8, 16, 16, 1), 0, 256).astype(jnp.uint8)
-ONE = Placement(jax.devices()[:1])  # of the four simulated devices
-
-
-def build(distribution: Any, classifier: nn.Module, rate: float = 1e-2, **fields: Any) -> Any:
-    optimizer, controller = optax.adam(rate), Constant(0.1)
-    state = training.init_state(
-        classifier, distribution, optimizer, controller, STEP_IMAGES[:2], key=jax.random.key(1)
-    )
-    parts = (classifier, distribution, TRANSFORM, optimizer, controller)
-    return ONE.replicate(state), training.make_step(*parts, Objective(**fields), placement=ONE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "module",
-    [
-        pytest.param(lrp(), id="score"),
-        pytest.param(lrp(gradient="gumbel_softmax"), id="gumbel"),
-        pytest.param(flow_lrp(), id="flow"),
-    ],
-)
-def test_a_step_moves_every_head(module: Any) -> None:
-    state, step = build(module, MLP(3, hidden=(8,)), copies=2)
-    before = jax.tree.map(jnp.copy, state)
-    after = step(state, STEP_IMAGES, jnp.arange(8) % 3, np.arange(8))
-    for old, new in (
-        (before.params["distribution"], after.params["distribution"]),
-        (before.batch_stats["distribution"], after.batch_stats["distribution"]),
-    ):
-        heads = [key for key in old if key.startswith(("head", "block0_norm"))]
-        for key in heads:
-            moved = jax.tree.map(lambda a, b: bool((a != b).any()), old[key], new[key])
-            assert all(jax.tree.leaves(moved)), key
-    assert np.isfinite(float(after.totals["loss"]))
-
-
-@pytest.mark.slow
-def test_only_samples_without_gradient_want_a_loss_per_view() -> None:
-    with pytest.raises(ValueError, match='average is "logits"; InstaAugLRP has no gradient'):
-        build(lrp(), MLP(3, hidden=(8,)), average="logits")
-    build(lrp(gradient="gumbel_softmax"), MLP(3, hidden=(8,)), average="logits")
-
-
-class Brightness(nn.Module):
-    """Class 0 as far as the picture is bright."""
-
-    @nn.compact
-    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
-        del train
-        mean = 8.0 * jnp.mean(images, (1, 2, 3)) - 2.0
-        return jnp.stack([mean, jnp.zeros_like(mean)], -1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("gradient", ["score", "gumbel_softmax"])
-def test_the_bright_quarter_is_found(gradient: str) -> None:
-    """A frozen classifier sees brightness: crops inside the bright quarter must win."""
-    images = jnp.zeros((64, 16, 16, 1), jnp.uint8).at[:, :8, 8:].set(255)
-    fields: Any = {"levels": (2, 3, -1), "sizes": (0.25, 0.5, 1.0), "gradient": gradient}
-    module = InstaAugLRP(dim=4, temperature=0.5, **fields)
-    state, step = build(module, Brightness(), 2e-2, include_original=False, copies=4)
-    for _ in range(100):
-        state = step(state, images, jnp.zeros(64, jnp.int32), np.arange(64))
-    variables = {
-        "params": state.params["distribution"],
-        "batch_stats": state.batch_stats["distribution"],
-    }
-    density: Any = module.apply(variables, images[:1].astype(jnp.float32) / 255)
-    boxes = TRANSFORM.boxes(density.atoms)
-    right, up = boxes[:, 0] - boxes[:, 2], -boxes[:, 1] - boxes[:, 3]
-    inside = (right > -1e-5) & (up > -1e-5)
-    assert int(inside.sum()) == 4 + 1  # of 21
-    # From 0.04; straight-through, which moves centres and sizes by themselves, gets less far.
-    assert float(density.probs[0] @ inside) > {"score": 0.8, "gumbel_softmax": 0.25}[gradient]
-
-
-# --- refusals ---
 
 ROTATION = Affine("rotation_translation")
 REFUSALS: list[tuple[Callable[[], Any], str]] = [

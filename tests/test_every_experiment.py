@@ -1,0 +1,127 @@
+"""Every experiment's `:smoke` and every part of a config, from command to report."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from smoke_runs import smoke
+
+from experiments.fields import flatten
+from experiments.run import train_and_evaluate
+from flowjax_inv.data import stored
+from flowjax_inv.data.sets import DataSet, Split
+
+VARIANTS = {
+    "identity": {"distribution__name": "identity"},
+    "lrp": {
+        "transform__name": "crop", "transform__centre": "picture",
+        "distribution__name": "instaaug_lrp", "distribution__levels": (2, -1),
+    },
+    "instaaug": {
+        "distribution__name": "instaaug", "controller__name": "patient_band",
+        "objective__burn_in_epochs": 1, "objective__copies": 4, "objective__copies_per_chunk": 2,
+        "evaluation__straighten_steps": 2,
+    },
+    "pmap": {"parallel": "pmap", "classifier__batch_norm": True, "controller__name": "band"},
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
+    results = train_and_evaluate(smoke(**VARIANTS[name]), tmp_path / name)
+    assert 0 <= results["test_accuracy_averaged"] <= 1
+    assert (tmp_path / name / "report.html").stat().st_size > 10_000
+    if name == "lrp":  # 8 x 8 crops of a 32 x 32 picture, and the whole
+        assert results["log_volume"] == pytest.approx(np.log(65))
+        assert 0 <= results["entropy"] <= results["log_volume"]
+        assert results["units"][0] == "half-widths"
+    if name in ("identity", "lrp"):
+        assert "half_range_degrees" not in results
+    else:
+        assert np.isfinite(results["half_range_degrees"])
+    straightened = tmp_path / name / "figures" / "straightened.png"
+    assert straightened.is_file() == (name == "instaaug")
+    assert ("straightened_std_degrees" in results) == (name == "instaaug")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", ["three_modes", "rotation_discovery", "no_invariance"])
+def test_every_experiment_on_sprites_runs(name: str, tmp_path: Path) -> None:
+    module = importlib.import_module(f"experiments.{name}")
+    results = train_and_evaluate(module.get_config("smoke"), tmp_path / name)
+    assert np.isfinite(results["half_range_degrees"])
+    if name != "three_modes":  # where the way between modes counts
+        assert results["invariance_found"] == (
+            results["half_range_degrees"] > results["least_turn_degrees"]
+        )
+    if name == "rotation_discovery":
+        assert 0 <= results["rotation_distance"] <= results["rotation_distance_90"]
+        assert (tmp_path / name / "figures" / "entries.png").is_file()
+    if name == "no_invariance":
+        assert results["true_half_range_degrees"] == 15.0
+    if name == "three_modes":
+        assert 0 <= results["mode_share_error"] <= 1
+
+
+SETS = {  # experiment: side, channels, classes, images per class
+    "mnist": (28, 1, 10, 20),
+    "cifar10": (32, 3, 10, 20),
+    "cifar10_layer13": (32, 3, 10, 20),
+    "selective": (28, 1, 10, 40),
+    "rot_mnist": (28, 1, 10, 20),
+    "olivetti": (64, 1, 40, 8),
+    "tinyin": (64, 3, 200, 20),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", SETS)
+def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
+    """Every `:smoke`, on noise in the shape of its set."""
+    side, channels, classes, each = SETS[name]
+    random = np.random.default_rng(0)
+
+    def split(each: int) -> Split:
+        labels = np.tile(np.arange(classes, dtype=np.int32), each)
+        shape = (len(labels), side, side, channels)
+        return Split(random.integers(0, 256, shape, dtype=np.uint8), labels)
+
+    names = tuple(f"class {label}" for label in range(classes))
+    data = DataSet(split(each), split(10), names, note="noise")
+    monkeypatch.setattr(stored, "load", lambda *_, **__: data)
+    config = importlib.import_module(f"experiments.{name}").get_config("smoke")
+    config.data.train_size = 32  # four steps: these networks are slow here
+    if name not in ("mnist", "cifar10"):  # the second rule compiles the networks once more
+        config.evaluation.rules = config.evaluation.rules[:1]
+    results = train_and_evaluate(config, tmp_path / name)
+    if name == "olivetti":
+        assert 0 <= results["test_error_degrees_averaged"] < 180
+    else:
+        assert 0 <= results["test_accuracy_averaged"] <= 1
+    assert results["evaluation_rule"] == "plain"
+    assert np.isfinite(results["entropy"])
+    followed = [key for key in results if key.startswith("arc_share_class ")]
+    assert len(followed) == (5 if name == "selective" else 0)
+    assert "noise" in (tmp_path / name / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("name", "other"), [("fashion_mnist", "mnist"), ("cifar10_lt", "cifar10")])
+def test_some_are_others_on_other_images(name: str, other: str) -> None:
+    """So they need no run of their own above: what is compiled differs in numbers alone."""
+    parts = ("classifier", "embedding", "distribution", "transform", "objective", "evaluation")
+    first, second = (
+        {
+            field: value
+            for field, value in flatten(
+                importlib.import_module(f"experiments.{each}").get_config("smoke")
+            )
+            if field.startswith(parts) and not isinstance(value, float)
+        }
+        for each in (name, other)
+    )
+    assert first == second
