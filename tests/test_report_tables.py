@@ -363,6 +363,18 @@ def test_images_table_refuses_a_mean_over_different_experiments(
         readme.images_table(tmp_path)
 
 
+def test_a_field_that_came_between_two_seeds_is_no_difference(tmp_path: Path) -> None:
+    """By the same command it has its default; by another it may be what sets them apart."""
+    older, younger = MNIST | {"command": RUN}, MNIST | {"classifier": {"dtype": "float32"}}
+    for root, field in (("same", ""), ("other", " --config.classifier.dtype=float32")):
+        write_results(tmp_path / root, "mnist", 0, older | {"seed": 0}, **IMAGES)
+        second = younger | {"seed": 1, "command": f"{RUN} --config.seed=1{field}"}
+        write_results(tmp_path / root, "mnist", 1, second, **IMAGES)
+    assert "| mnist | flow | mnist | 2 |" in readme.images_table(tmp_path / "same")
+    with pytest.raises(ValueError, match=r"differ in classifier\.dtype"):
+        readme.images_table(tmp_path / "other")
+
+
 def test_publish_writes_both_tables_and_asks_for_their_markers(tmp_path: Path) -> None:
     for seed in (0, 1):
         for name, results in (("mnist", IMAGES), ("sprites", GOOD)):

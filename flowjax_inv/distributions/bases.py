@@ -139,17 +139,25 @@ class GaussianMixture(distrax.Distribution):
 
     def _sample_n(self, key: jax.Array, n: int) -> jax.Array:
         key_component, key_normal = split_key(key)
-        noise = draw_noise(jax.random.gumbel, key_component, n, self.logits.shape)
+        loc, scale = self.loc, jnp.exp(self.log_scale)
+        if self.logits.shape[-1] == 1:
+            loc, scale = loc[..., 0, :], scale[..., 0, :]
+        else:
+            weights = self._draw_weights(key_component, n)
+            loc, scale = (jnp.einsum("...k,...kd->...d", weights, each) for each in (loc, scale))
+        shape = (*self.batch_shape, *self.event_shape)
+        return loc + scale * draw_noise(jax.random.normal, key_normal, n, shape)
+
+    def _draw_weights(self, key: jax.Array, n: int) -> jax.Array:
+        noise = draw_noise(jax.random.gumbel, key, n, self.logits.shape)
         scores = jax.nn.log_softmax(self.logits) + noise
         weights = jax.nn.softmax(scores / self.temperature)
-        if self.gumbel != "relaxed":
-            chosen = jax.nn.one_hot(jnp.argmax(scores, -1), scores.shape[-1], dtype=scores.dtype)
-            # Zero in value, the soft draw in gradient; this order keeps the one-hot value exact.
-            soft = weights - jax.lax.stop_gradient(weights) if self.gumbel == "hard" else 0.0
-            weights = chosen + soft
-        loc = jnp.einsum("...k,...kd->...d", weights, self.loc)
-        scale = jnp.einsum("...k,...kd->...d", weights, jnp.exp(self.log_scale))
-        return loc + scale * draw_noise(jax.random.normal, key_normal, n, loc.shape[1:])
+        if self.gumbel == "relaxed":
+            return weights
+        chosen = jax.nn.one_hot(jnp.argmax(scores, -1), scores.shape[-1], dtype=scores.dtype)
+        # Zero in value, the soft draw in gradient; this order keeps the one-hot value exact.
+        soft = weights - jax.lax.stop_gradient(weights) if self.gumbel == "hard" else 0.0
+        return chosen + soft
 
     def log_prob(self, value: jax.Array) -> jax.Array:
         """Return the log density of value (..., N, d): (..., N)."""

@@ -26,11 +26,17 @@ class Kept:
     @property
     def command(self) -> str:
         """The command of the first seed, without seed and folder; empty if it is not known."""
-        return _without_seed(str(self.configs[0].get("command", "")))
+        return self._commands[0]
+
+    @property
+    def _commands(self) -> list[str]:
+        return [_without_seed(str(config.get("command", ""))) for config in self.configs]
 
     def refuse_mixture(self) -> None:
         """Refuse a mean over runs that are not the same experiment.
 
+        Convention: a field that one of two runs knows is younger than the other; by one command
+            it has its default, which changes nothing.
         Raises:
             ValueError: if the seeds differ in more than their seed.
         """
@@ -41,8 +47,10 @@ class Kept:
             | {f"results: {key}": results.get(key) for key in said}
             for config, results in zip(self.configs, self.results, strict=True)
         ]
-        for other in what[1:]:
-            differing = sorted(k for k in what[0] | other if what[0].get(k) != other.get(k))
+        for other, command in zip(what[1:], self._commands[1:], strict=True):
+            same = command and command == self.command
+            fields = what[0].keys() & other.keys() if same else what[0].keys() | other.keys()
+            differing = sorted(k for k in fields if what[0].get(k) != other.get(k))
             if differing:
                 raise ValueError(
                     f"the runs of {self.name} differ in {', '.join(differing)}; publish runs that "
