@@ -37,6 +37,7 @@ class Kept:
 
         Convention: a field that one of two runs knows is younger than the other; by one command
             it has its default, which changes nothing.
+
         Raises:
             ValueError: if the seeds differ in more than their seed.
         """
