@@ -26,7 +26,7 @@ def _times(kernel: jax.Array, x: jax.Array) -> jax.Array:
     """Return kernel.T x: (K, W), (K, n) -> (W, n).
 
     Its gradient in x is then kernel g, without a transpose: XLA gives such products to its faster
-    library. The backward pass of the flow gains a twelfth.
+    library.
     """
     return jax.lax.dot_general(kernel, x, (((0,), (0,)), ((), ())))
 
@@ -61,7 +61,10 @@ def _relu(x: jax.Array) -> jax.Array:
 
 @_relu.defjvp
 def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Keep the output for the backward pass, which the next product wants too, and not a mask."""
+    """Keep the output for the backward pass, which the next product wants too, and no mask.
+
+    With `_times` in place of kernel.T @ x, value and gradient take 0.92 of the time.
+    """
     out = _relu(*primals)
     masked = jax.checkpoint(lambda y, d: jnp.where(y > 0, d, 0.0), prevent_cse=False)
     return out, masked(out, *tangents)
