@@ -406,10 +406,42 @@ def test_without_the_library_warps_are_xla(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
-def test_native_writes_its_part_alone() -> None:
+@pytest.mark.parametrize("padding", warps.PADDINGS)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (9, 18, 1),
+        pytest.param((9, 18, 2), marks=pytest.mark.slow),
+        pytest.param((3, 519, 3), marks=pytest.mark.slow),
+        pytest.param((519, 6, 1), marks=pytest.mark.slow),
+    ],
+)
+def test_native_lines_of_crops_are_the_taps(shape: tuple[int, ...], padding: str) -> None:
+    """Of maps that leave x and y apart, at any width and height: C goes by lines of 256."""
+    rng = np.random.default_rng(7)
+    images, weights = rng.normal(size=(2, len(BOXES), *shape)).astype(np.float32)
+    mirrored = BOXES * np.array([1, 1, -1, 1], np.float32)
+    for boxes in (BOXES, mirrored):
+        ours, wanted = (
+            value_and_gradients(
+                partial(warps.warp, method=method, padding=padding),
+                images,
+                as_matrices(boxes),
+                weights,
+            )
+            for method in ("native", "gather")
+        )
+        np.testing.assert_allclose(ours[0], wanted[0], atol=1e-4)
+        np.testing.assert_allclose(ours[2], wanted[2], rtol=1e-3, atol=1e-3 * shape[0] * shape[1])
+
+
+@pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
+@pytest.mark.parametrize("shear", [0.0, 1e-3])
+def test_native_writes_its_part_alone(shear: float) -> None:
     """Colours are written four numbers at a time, but not the last of a part."""
     images, maps = np.ones((2, 16, 16, 3), np.float32), np.zeros((2, 6), np.float32)
     maps[:, [0, 4]] = 0.5  # all taps within
+    maps[:, 1] = shear
     out, shape = np.full(images.size, 7, np.float32), native._Shape(*images.shape, 0)
     pointers = (ctypes.c_void_p(array.ctypes.data) for array in (images, maps, out))
     native._library().flowjax_inv_blend(

@@ -2,7 +2,8 @@
 
 Equal to `taps.py`, which has the formulas. A row of positions is computed in blocks, which compilers
 turn into vector instructions; then each pixel is read where its position says. float32 throughout;
-pictures (count, height, width, channels), maps of 6 numbers, in pixels from the middle. */
+pictures (count, height, width, channels), maps of 6 numbers, in pixels from the middle. Maps that
+leave x and y apart, those of crops, are computed by lines: columns are located once. */
 
 #include <Python.h>
 
@@ -17,7 +18,7 @@ pictures (count, height, width, channels), maps of 6 numbers, in pixels from the
 #define EXPORT
 #endif
 
-enum { BLOCK = 16 };
+enum { BLOCK = 16, LINE = 256 };
 
 /* Four numbers from any address: the three of a colour and one that does not count. */
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
@@ -89,6 +90,99 @@ INLINE edge at_edge(const block *at, int n, const float *picture, const shape *s
   return found;
 }
 
+/* One coordinate of a line of output pixels, where x and y are not mixed: its two taps, held in the
+   picture; 1 for those in it; their weights; 0 where the position is held, 1 elsewhere. */
+typedef struct {
+  int32_t tap[2][LINE];
+  float in[2][LINE], weight[2][LINE], moves[LINE];
+} line;
+
+INLINE int32_t locate_line(line *at, float slope, float offset, int32_t start, int32_t size,
+                           int64_t border) {
+  const int32_t count = size - start < LINE ? size - start : LINE;
+  const float low = border ? 0.0f : -2.0f, high = border ? size - 1.0f : size + 1.0f;
+  const float middle = (size - 1) / 2.0f;
+  for (int32_t n = 0; n < count; n++) {
+    const float x = slope * (start + n - middle) + offset + middle, held = hold(x, low, high);
+    const int32_t i = (int32_t)(held + 2.0f) - 2;
+    const float part = held - i;
+    at->tap[0][n] = nearest(i, size), at->tap[1][n] = nearest(i + 1, size);
+    at->in[0][n] = (i >= 0) & (i < size), at->in[1][n] = (i >= -1) & (i < size - 1);
+    at->weight[0][n] = at->in[0][n] * (1 - part), at->weight[1][n] = at->in[1][n] * part;
+    at->moves[n] = (x > low) & (x < high);
+  }
+  return count;
+}
+
+/* Whether a map, as that of a crop, leaves x and y apart; none with NaN, which has no taps. */
+INLINE int apart(const float *map) {
+  const float sum = map[0] + map[2] + map[4] + map[5];
+  return map[1] == 0 && map[3] == 0 && sum == sum;
+}
+
+INLINE lanes colour(const float *p, int wide) {
+  lanes found = {0};
+  if (wide)
+    found = *(const lanes *)p;
+  else
+    memcpy(&found, p, 3 * sizeof(float));
+  return found;
+}
+
+INLINE lanes four(const float *p, const int32_t *tap) {
+  return (lanes){p[tap[0]], p[tap[1]], p[tap[2]], p[tap[3]]};
+}
+
+/* Blend a line of pixels from two rows of a picture, p and q, weighed by above and below. */
+INLINE void blend_line(const line *at, int32_t count, const float *p, const float *q, float above,
+                       float below, float *out, int wide, int channels) {
+  const float *left = at->weight[0], *right = at->weight[1];
+  const int32_t *i = at->tap[0], *j = at->tap[1];
+  int32_t n = 0;
+  if (channels == 1)
+    for (; n + 4 <= count; n += 4)
+      *(lanes *)(out + n) =
+          *(const lanes *)(left + n) * (above * four(p, i + n) + below * four(q, i + n)) +
+          *(const lanes *)(right + n) * (above * four(p, j + n) + below * four(q, j + n));
+  for (; n < count; n++)
+    if (channels == 3) {
+      const lanes sum =
+          left[n] * (above * colour(p + 3 * i[n], wide) + below * colour(q + 3 * i[n], wide)) +
+          right[n] * (above * colour(p + 3 * j[n], wide) + below * colour(q + 3 * j[n], wide));
+      if (n < count - 1) /* into the next pixel, which comes next */
+        *(lanes *)(out + 3 * n) = sum;
+      else
+        memcpy(out + 3 * n, &sum, 3 * sizeof(float));
+    } else
+      for (int c = 0; c < channels; c++) {
+        const int32_t a = i[n] * channels + c, b = j[n] * channels + c;
+        out[n * channels + c] = left[n] * (above * p[a] + below * q[a]) +
+                                right[n] * (above * p[b] + below * q[b]);
+      }
+}
+
+INLINE void blend_apart(const float *picture, const float *map, float *out, const shape *s, int ends,
+                        int channels) {
+  const int32_t width = s->width, height = s->height;
+  line across, down;
+  for (int32_t u = 0; u < width; u += LINE) {
+    const int32_t columns = locate_line(&across, map[0], map[2], u, width, s->border);
+    for (int32_t v = 0; v < height; v += LINE) {
+      const int32_t rows = locate_line(&down, map[4], map[5], v, height, s->border);
+      for (int32_t m = 0; m < rows; m++) {
+        const float *p = picture + down.tap[0][m] * width * channels;
+        const float *q = picture + down.tap[1][m] * width * channels;
+        float *o = out + ((v + m) * width + u) * channels;
+        const float above = down.weight[0][m], below = down.weight[1][m];
+        if (ends && down.tap[1][m] == height - 1) /* no four numbers at its last pixel */
+          blend_line(&across, columns, p, q, above, below, o, 0, channels);
+        else
+          blend_line(&across, columns, p, q, above, below, o, 1, channels);
+      }
+    }
+  }
+}
+
 INLINE void blend_one(const block *at, int n, const float *picture, float *out, const shape *s,
                       int wide, int channels) {
   const float r = at->right[n], b = at->below[n];
@@ -122,6 +216,10 @@ INLINE void blend(const float *pictures, const float *maps, float *out, const sh
     const int32_t last = last_row(s, k % s->count, channels);
     const float *picture = pictures + k % s->count * s->height * width * channels;
     float *o = out + k * s->height * width * channels;
+    if (apart(maps + 6 * k)) {
+      blend_apart(picture, maps + 6 * k, o, s, k % s->count == s->count - 1, channels);
+      continue;
+    }
     for (int32_t v = 0; v < s->height; v++)
       for (int32_t u = 0; u < width; u += BLOCK) {
         block at;
@@ -142,7 +240,17 @@ typedef struct {
   lanes x, ux, y, uy;
 } sums;
 
-INLINE float all(lanes sum) { return sum[0] + sum[1] + sum[2]; }
+/* Of colours the fourth does not count. */
+INLINE float all(lanes sum, int channels) {
+  return sum[0] + sum[1] + sum[2] + (channels == 3 ? 0 : sum[3]);
+}
+
+/* Add those of row t, counted from the middle, to the derivative in the 6 numbers of a map. */
+INLINE void add_row(double *whole, const sums *row, float t, int channels) {
+  const float x = all(row->x, channels), y = all(row->y, channels);
+  whole[0] += all(row->ux, channels), whole[1] += t * x, whole[2] += x;
+  whole[3] += all(row->uy, channels), whole[4] += t * y, whole[5] += y;
+}
 
 /* Add the derivative in its position, dx and dy, of one pixel times its weights g. */
 INLINE void slope_one(const block *at, int n, const float *picture, const float *g, const shape *s,
@@ -181,6 +289,76 @@ INLINE void slope_one(const block *at, int n, const float *picture, const float 
   row->x += dx, row->ux += u * dx, row->y += dy, row->uy += u * dy;
 }
 
+/* As slope_one, of a line of pixels between two rows p and q. */
+INLINE void slope_line(const line *at, int32_t count, const float *p, const float *q,
+                       const line *down, int32_t m, const float *g, float u, int wide, int channels,
+                       sums *row) {
+  const float above = down->weight[0][m], below = down->weight[1][m];
+  const float top = down->in[0][m], bottom = down->in[1][m];
+  const float *left = at->weight[0], *right = at->weight[1];
+  const float *in_left = at->in[0], *in_right = at->in[1];
+  const int32_t *i = at->tap[0], *j = at->tap[1];
+  int32_t n = 0;
+  if (channels == 1)
+    for (; n + 4 <= count; n += 4) {
+      const lanes p0 = four(p, i + n), p1 = four(p, j + n), q0 = four(q, i + n), q1 = four(q, j + n);
+      const lanes weight = *(const lanes *)(g + n);
+      const lanes dx = weight * *(const lanes *)(at->moves + n) *
+                       (*(const lanes *)(in_right + n) * (above * p1 + below * q1) -
+                        *(const lanes *)(in_left + n) * (above * p0 + below * q0));
+      const lanes dy = weight * (*(const lanes *)(left + n) * (bottom * q0 - top * p0) +
+                                 *(const lanes *)(right + n) * (bottom * q1 - top * p1));
+      const lanes place = {u + n, u + n + 1, u + n + 2, u + n + 3};
+      row->x += dx, row->ux += place * dx, row->y += dy, row->uy += place * dy;
+    }
+  for (; n < count; n++) {
+    lanes dx = {0}, dy = {0};
+    if (channels == 3) {
+      const lanes p0 = colour(p + 3 * i[n], wide), p1 = colour(p + 3 * j[n], wide);
+      const lanes q0 = colour(q + 3 * i[n], wide), q1 = colour(q + 3 * j[n], wide);
+      const lanes weight = colour(g + 3 * n, n < count - 1);
+      dx = weight * (in_right[n] * (above * p1 + below * q1) -
+                     in_left[n] * (above * p0 + below * q0));
+      dy = weight * (left[n] * (bottom * q0 - top * p0) + right[n] * (bottom * q1 - top * p1));
+    } else
+      for (int c = 0; c < channels; c++) {
+        const int32_t a = i[n] * channels + c, b = j[n] * channels + c;
+        const float weight = g[n * channels + c];
+        dx[0] += weight * (in_right[n] * (above * p[b] + below * q[b]) -
+                           in_left[n] * (above * p[a] + below * q[a]));
+        dy[0] += weight * (left[n] * (bottom * q[a] - top * p[a]) +
+                           right[n] * (bottom * q[b] - top * p[b]));
+      }
+    dx *= at->moves[n];
+    row->x += dx, row->ux += (u + n) * dx, row->y += dy, row->uy += (u + n) * dy;
+  }
+}
+
+INLINE void slopes_apart(const float *picture, const float *map, const float *weights, double *whole,
+                         const shape *s, int ends, int channels) {
+  const int32_t width = s->width, height = s->height;
+  line across, down;
+  for (int32_t u = 0; u < width; u += LINE) {
+    const int32_t columns = locate_line(&across, map[0], map[2], u, width, s->border);
+    for (int32_t v = 0; v < height; v += LINE) {
+      const int32_t rows = locate_line(&down, map[4], map[5], v, height, s->border);
+      for (int32_t m = 0; m < rows; m++) {
+        sums row = {0};
+        const float *p = picture + down.tap[0][m] * width * channels;
+        const float *q = picture + down.tap[1][m] * width * channels;
+        const float *g = weights + ((v + m) * width + u) * channels;
+        const float from = u - (width - 1) / 2.0f, moves = down.moves[m];
+        if (ends && down.tap[1][m] == height - 1)
+          slope_line(&across, columns, p, q, &down, m, g, from, 0, channels, &row);
+        else
+          slope_line(&across, columns, p, q, &down, m, g, from, 1, channels, &row);
+        row.y *= moves, row.uy *= moves;
+        add_row(whole, &row, v + m - (height - 1) / 2.0f, channels);
+      }
+    }
+  }
+}
+
 INLINE void slopes(const float *pictures, const float *maps, const float *weights, float *found,
                    const shape *s, int64_t start, int64_t end, int channels) {
   const int32_t width = s->width;
@@ -190,23 +368,24 @@ INLINE void slopes(const float *pictures, const float *maps, const float *weight
     const float *picture = pictures + k % s->count * s->height * width * channels;
     const float *g = weights + k * s->height * width * channels;
     double whole[6] = {0};
-    for (int32_t v = 0; v < s->height; v++) {
-      sums row = {0};
-      for (int32_t u = 0; u < width; u += BLOCK) {
-        block at;
-        if (locate(&at, maps + 6 * k, u, v, s, last, channels) && u + BLOCK <= width)
-          for (int n = 0; n < BLOCK; n++, g += channels) {
-            at.inside[n] = 1, at.away[n] = 0;
-            slope_one(&at, n, picture, g, s, u + n - middle_x, n < BLOCK - 1, channels, &row);
-          }
-        else
-          for (int n = 0; n < BLOCK && u + n < width; n++, g += channels)
-            slope_one(&at, n, picture, g, s, u + n - middle_x, 0, channels, &row);
+    if (apart(maps + 6 * k))
+      slopes_apart(picture, maps + 6 * k, g, whole, s, k % s->count == s->count - 1, channels);
+    else
+      for (int32_t v = 0; v < s->height; v++) {
+        sums row = {0};
+        for (int32_t u = 0; u < width; u += BLOCK) {
+          block at;
+          if (locate(&at, maps + 6 * k, u, v, s, last, channels) && u + BLOCK <= width)
+            for (int n = 0; n < BLOCK; n++, g += channels) {
+              at.inside[n] = 1, at.away[n] = 0;
+              slope_one(&at, n, picture, g, s, u + n - middle_x, n < BLOCK - 1, channels, &row);
+            }
+          else
+            for (int n = 0; n < BLOCK && u + n < width; n++, g += channels)
+              slope_one(&at, n, picture, g, s, u + n - middle_x, 0, channels, &row);
+        }
+        add_row(whole, &row, v - middle_y, channels);
       }
-      const float t = v - middle_y, x = all(row.x), y = all(row.y);
-      whole[0] += all(row.ux), whole[1] += t * x, whole[2] += x;
-      whole[3] += all(row.uy), whole[4] += t * y, whole[5] += y;
-    }
     for (int n = 0; n < 6; n++) found[6 * k + n] = whole[n];
   }
 }
