@@ -1,26 +1,21 @@
 """Warps against PyTorch's golden file, against each other, and against np.rot90."""
 
-import ctypes
 import os
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from warp_cases import BOXES, GOLDEN, as_matrices, value_and_gradients
 
 from flowjax_inv import warps
-from flowjax_inv.warps import native, sampling
+from flowjax_inv.warps import native
 
-GOLDEN = np.load(Path(__file__).parent / "golden" / "warps.npz")
 QUARTER_TURN = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]], np.float32)
-BOXES = np.array(
-    [[0, 0, 1, 1], [0.11, -0.23, 0.53, 0.37], [0.7, 0.6, 0.81, 1.7], [9, 0, 1, 1]], np.float32
-)
 RULES = [(p, a) for p in warps.PADDINGS for a in (True, False)]
 rules = pytest.mark.parametrize(("padding", "align_corners"), RULES)
 NATIVE = pytest.param(
@@ -28,23 +23,6 @@ NATIVE = pytest.param(
 )
 TAPS = ["gather", "flat", NATIVE]
 METHODS = [NATIVE if method == "native" else method for method in warps.METHODS]
-
-
-def as_matrices(boxes):
-    x, y, width, height = np.moveaxis(boxes, -1, 0)
-    zero, one = np.zeros_like(x), np.ones_like(x)
-    rows = [[width, zero, x], [zero, height, y], [zero, zero, one]]
-    return np.moveaxis(np.array(rows), (0, 1), (-2, -1))
-
-
-def value_and_gradients(function, images, guide, weights):
-    def weighted(images, guide):
-        out = function(images, guide)
-        return jnp.sum(weights * out), out
-
-    both = jax.jit(jax.value_and_grad(weighted, argnums=(0, 1), has_aux=True))
-    (_, out), gradients = both(images, guide)
-    return out, *gradients
 
 
 @rules
@@ -360,91 +338,3 @@ def test_taps_and_weights_come_from_one_rounding() -> None:
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert float(done.stdout) < 1e-3
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
-def test_native_has_second_derivatives_and_batches_of_both_kinds() -> None:
-    rng = np.random.default_rng(6)
-    images = rng.normal(size=(3, 5, 7, 1)).astype(np.float32)
-    matrices = (np.eye(3) + 0.3 * rng.normal(size=(3, 3, 3))).astype(np.float32)
-
-    def results(method: str) -> list[jax.Array]:
-        warp = partial(warps.warp, method=method)
-        value = jax.jit(lambda image, matrix: jnp.sum(jnp.sin(warp(image, matrix))))
-        return [
-            jax.jit(jax.hessian(value, argnums=1))(images[0], matrices[0]),
-            jax.vmap(jax.grad(value, argnums=1))(images, matrices),
-            jax.vmap(jax.grad(value, argnums=1), (None, 0))(images[0], matrices),
-            jax.vmap(jax.grad(value, argnums=1), (0, None))(images, matrices[0]),
-            jax.vmap(value, (None, 0))(images, matrices),
-        ]
-
-    for ours, wanted in zip(results("native"), results("gather"), strict=True):
-        np.testing.assert_allclose(ours, wanted, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
-def test_exported_native_is_xla() -> None:
-    images, matrices = GOLDEN["images"], GOLDEN["matrices"][:, None]
-    warp = jax.jit(partial(warps.warp, method="native"))
-    exported = jax.export.export(warp, platforms=("cpu", "cuda", "tpu"))(images, matrices)
-    assert "custom_call" not in exported.mlir_module()
-    np.testing.assert_allclose(exported.call(images, matrices), warp(images, matrices), atol=1e-5)
-
-
-def test_without_the_library_warps_are_xla(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
-    fastest, few = sampling._fastest, jnp.asarray(FLOATS)
-    many, half = jnp.zeros((2, 4, 5, 32)), few.astype(jnp.bfloat16)
-    monkeypatch.setattr(native, "available", lambda: True)
-    assert [fastest(x, x) for x in (few, half, many)] == ["native", "flat", None]
-    monkeypatch.setattr(native, "available", lambda: False)
-    assert [fastest(x, x) for x in (few, half, many)] == ["flat", "flat", None]
-    with pytest.raises(ValueError, match=r"\"native\"; its library was not compiled.*C compiler"):
-        warps.warp(FLOATS, EYE, method="native")
-
-
-@pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
-@pytest.mark.parametrize("padding", warps.PADDINGS)
-@pytest.mark.parametrize(
-    "shape",
-    [
-        (9, 18, 1),
-        pytest.param((9, 18, 2), marks=pytest.mark.slow),
-        pytest.param((3, 519, 3), marks=pytest.mark.slow),
-        pytest.param((519, 6, 1), marks=pytest.mark.slow),
-    ],
-)
-def test_native_lines_of_crops_are_the_taps(shape: tuple[int, ...], padding: str) -> None:
-    """Of maps that leave x and y apart, at any width and height: C goes by lines of 256."""
-    rng = np.random.default_rng(7)
-    images, weights = rng.normal(size=(2, len(BOXES), *shape)).astype(np.float32)
-    mirrored = BOXES * np.array([1, 1, -1, 1], np.float32)
-    for boxes in (BOXES, mirrored):
-        ours, wanted = (
-            value_and_gradients(
-                partial(warps.warp, method=method, padding=padding),
-                images,
-                as_matrices(boxes),
-                weights,
-            )
-            for method in ("native", "gather")
-        )
-        np.testing.assert_allclose(ours[0], wanted[0], atol=1e-4)
-        np.testing.assert_allclose(ours[2], wanted[2], rtol=1e-3, atol=1e-3 * shape[0] * shape[1])
-
-
-@pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
-@pytest.mark.parametrize("shear", [0.0, 1e-3])
-def test_native_writes_its_part_alone(shear: float) -> None:
-    """Colours are written four numbers at a time, but not the last of a part."""
-    images, maps = np.ones((2, 16, 16, 3), np.float32), np.zeros((2, 6), np.float32)
-    maps[:, [0, 4]] = 0.5  # all taps within
-    maps[:, 1] = shear
-    out, shape = np.full(images.size, 7, np.float32), native._Shape(*images.shape, 0)
-    pointers = (ctypes.c_void_p(array.ctypes.data) for array in (images, maps, out))
-    native._library().flowjax_inv_blend(
-        *pointers, ctypes.byref(shape), ctypes.c_int64(0), ctypes.c_int64(1)
-    )
-    np.testing.assert_array_equal(out, np.repeat([1, 7], images[0].size))
