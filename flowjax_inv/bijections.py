@@ -5,6 +5,7 @@ the bijector applied last first. A bijection that is conditioned on an embedding
 `Conditioner`: plain arrays, so that it outlives the Linen call that made it.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ class Squash(distrax.Bijector):
         self.limit, self.width, self.axis = limit, width, axis
 
     def _log_slope(self, u: jax.Array) -> jax.Array:
-        return jnp.sum(_log_slope_of_tanh(u) + np.log(self.limit / self.width), axis=self.axis)
+        return jnp.sum(_log_slope_of_tanh(u) + math.log(self.limit / self.width), axis=self.axis)
 
     def forward_and_log_det(self, x: _Array) -> tuple[jax.Array, jax.Array]:
         """Return y and log |dy/dx|, summed over coordinates."""
@@ -74,7 +75,7 @@ class Squash(distrax.Bijector):
 @jax.custom_jvp
 def _log_slope_of_tanh(u: jax.Array) -> jax.Array:
     u = jnp.abs(u)
-    return 2.0 * (np.log(2.0) - u - jnp.log1p(jnp.exp(-2.0 * u)))
+    return 2.0 * (math.log(2.0) - u - jnp.log1p(jnp.exp(-2.0 * u)))
 
 
 @_log_slope_of_tanh.defjvp
@@ -160,8 +161,8 @@ class ConditionerNet(nn.Module):
         """Take the embedding (N, E) once per image; copies only add their coordinates."""
         start = nn.initializers.lecun_normal()
         total = self.inputs + embedding.shape[-1]
-        kernel = self.param("kernel0", start, (total, self.width))
-        bias = self.param("bias0", nn.initializers.zeros, (self.width,))
+        kernel = self.param("kernel0", start, (total, self.width), jnp.float32)
+        bias = self.param("bias0", nn.initializers.zeros, (self.width,), jnp.float32)
         context = embedding @ kernel[self.inputs :] + bias
         layers = []
         for layer in range(1, self.hidden_layers + 1):
@@ -170,10 +171,10 @@ class ConditionerNet(nn.Module):
             scale = self.start_scale if last else 1.0
 
             def scaled(key: jax.Array, shape: tuple[int, ...], scale: float = scale) -> jax.Array:
-                return scale * start(key, shape)
+                return scale * start(key, shape, jnp.float32)
 
             kernel_l = self.param(f"kernel{layer}", scaled, size)
-            bias_l = self.param(f"bias{layer}", nn.initializers.zeros, size[-1:])
+            bias_l = self.param(f"bias{layer}", nn.initializers.zeros, size[-1:], jnp.float32)
             layers.append((kernel_l, bias_l))
         return Conditioner(context, kernel[: self.inputs], tuple(layers))
 

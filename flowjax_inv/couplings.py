@@ -160,7 +160,7 @@ class Couplings(distrax.Bijector):
 
     def _loop(self, turn: Any, x: Any, *, reverse: bool) -> tuple[jax.Array, jax.Array]:
         """Apply `turn` layer after layer to x (..., N, d)."""
-        x = jnp.asarray(x)
+        x = jnp.asarray(x, jnp.result_type(x, self.layers.context))
         lead, images = x.shape[:-2], self.layers.context.shape[-1]
         samples = math.prod(lead)
         x = jnp.broadcast_to(x, (*lead, images, self.dim)).reshape(samples, images, self.dim)

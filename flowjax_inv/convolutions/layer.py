@@ -7,6 +7,7 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.linen.dtypes import promote_dtype
 from jax.nn.initializers import Initializer
 
 from flowjax_inv.convolutions import onednn
@@ -73,9 +74,10 @@ class Conv(nn.Module):
                 f"{made.shape[2]}: bring them to as many."
             )
         shape = (self.kernel_size, self.kernel_size, images.shape[-1], self.features)
-        kernel = self.param("kernel", self.kernel_init, shape)
+        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
+        images, kernel = promote_dtype(images, kernel)
         apply = _implementation(self.conv, images)
         x = apply(images, kernel, self.stride, self.padding)
         if not self.use_bias:
             return x
-        return x + self.param("bias", self.bias_init, (self.features,))
+        return x + self.param("bias", self.bias_init, (self.features,), jnp.float32)

@@ -113,4 +113,5 @@ def free_plus_projection(
     start = nn.initializers.variance_scaling(scale**2, "fan_in", "truncated_normal")
     dense = nn.Dense(free.size, kernel_init=start, name=f"{name}_projection", parent=module)
     projected = dense(embedding)
-    return module.param(name, lambda _: free) + projected.reshape(-1, *free.shape)
+    learned = module.param(name, lambda _: free.astype(jnp.float32))
+    return learned + projected.reshape(-1, *free.shape)

@@ -43,7 +43,7 @@ class FixupResNet(nn.Module):
         zeros, ones = nn.initializers.zeros, nn.initializers.ones
 
         def scalar(name: str, start: nn.initializers.Initializer = zeros) -> jax.Array:
-            return self.param(name, start, (1,))
+            return self.param(name, start, (1,), jnp.float32)
 
         def conv3x3(
             name: str, channels: int, start: nn.initializers.Initializer, stride: int = 1

@@ -84,6 +84,8 @@ def make_step(
         )
         gradients, metrics = place.mean((gradients, metrics))
         metrics |= {"steps": jnp.ones(()), "gradient_norm": optax.tree.norm(gradients)}
+        # As the state has them, whatever the precision that JAX is set to.
+        metrics = {name: jnp.asarray(each, jnp.float32) for name, each in metrics.items()}
         with jax.named_scope("optimizer"):
             updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
             params: Any = optax.apply_updates(state.params, updates)

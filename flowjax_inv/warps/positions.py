@@ -25,13 +25,15 @@ LARGEST_ENTRY = 1e9
 
 def pixel_centres(size: int, *, align_corners: bool) -> tuple[jax.Array, float]:
     """Return pixel centres counted from the middle (exact in float32), and pixels per unit."""
-    return jnp.arange(size) - (size - 1) / 2, (size - 1 if align_corners else size) / 2
+    centres = jnp.arange(size, dtype=jnp.float32) - (size - 1) / 2
+    return centres, (size - 1 if align_corners else size) / 2
 
 
 def grid_of_pixels(height: int, width: int) -> jax.Array:
     """Return u, v, 1 of every output pixel: (3, H, W), in pixels from the middle."""
     (u, _), (v, _) = (pixel_centres(n, align_corners=True) for n in (width, height))
-    return jnp.stack([*jnp.broadcast_arrays(u, v[:, None]), jnp.ones((height, width))])
+    ones = jnp.ones((height, width), u.dtype)
+    return jnp.stack([*jnp.broadcast_arrays(u, v[:, None]), ones])
 
 
 def pixel_rows(matrices: jax.Array, height: int, width: int, *, align_corners: bool) -> jax.Array:
@@ -45,7 +47,8 @@ def pixel_rows(matrices: jax.Array, height: int, width: int, *, align_corners: b
     )
     # A single pixel counts 0 from the middle, so what its ratio is does not matter.
     units = jnp.array([[1.0, across / (down or 1.0), across], [down / (across or 1.0), 1.0, down]])
-    return jnp.clip(matrices, -LARGEST_ENTRY, LARGEST_ENTRY)[..., :2, :] * units
+    rows = jnp.clip(matrices, -LARGEST_ENTRY, LARGEST_ENTRY)[..., :2, :]
+    return rows * units.astype(rows.dtype)
 
 
 def positions(rows: jax.Array, height: int, width: int) -> tuple[jax.Array, jax.Array]:
@@ -65,7 +68,7 @@ def limits(size: int, padding: str) -> tuple[float, float]:
 
 def clamp(position: jax.Array, size: int, padding: str) -> jax.Array:
     """Hold positions within the limits."""
-    low, high = limits(size, padding)
+    low, high = (jnp.array(limit, position.dtype) for limit in limits(size, padding))
     # lax.clamp has derivative 0 at its ends; jnp.clip has 1/2, of a neighbour that is not there.
     return lax.clamp(low, position, high)
 

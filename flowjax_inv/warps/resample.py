@@ -49,5 +49,5 @@ def _jvp(
         else:
             moved = taps.change(images, rows, d_rows, lead, padding, method)
     if not isinstance(d_images, SymbolicZero):
-        moved = moved + taps.blend(d_images, rows, lead, padding)
+        moved = moved + taps.blend(d_images, rows, lead, padding).astype(out.dtype)
     return out, moved

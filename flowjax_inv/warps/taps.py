@@ -111,7 +111,8 @@ def _blend(images: jax.Array, x: jax.Array, y: jax.Array, lead: tuple[int, ...])
 
 
 def _dot(weights: Sequence[jax.Array], taps: Sequence[jax.Array]) -> jax.Array:
-    return sum((w * tap for w, tap in zip(weights, taps, strict=True)), jnp.zeros(()))
+    nothing = jnp.zeros((), weights[0].dtype)
+    return sum((w * tap for w, tap in zip(weights, taps, strict=True)), nothing)
 
 
 def _tap(images: jax.Array, i: jax.Array, j: jax.Array, lead: tuple[int, ...]) -> jax.Array:
