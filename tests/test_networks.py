@@ -13,20 +13,13 @@ import pytest
 from flowjax_inv.convolutions import onednn
 from flowjax_inv.networks import (
     MLP,
-    CircularMask,
     FixupResNet,
     Layer13,
     LeNet,
-    Noisy,
-    Outside,
-    PolarConv,
     PreActResNet18,
-    Shrunk,
     SimpleConv,
-    find_function,
     max_pool_2x2,
 )
-from flowjax_inv.networks.polar import polar_image
 
 GOLDEN = np.load(Path(__file__).parent / "golden" / "networks.npz")
 
@@ -324,125 +317,3 @@ def test_mlp_shapes() -> None:
     logits: Any = net.apply(variables, jnp.zeros((3, 5, 4, 2)))
     assert variables["params"]["dense0"]["kernel"].shape == (40, 6)
     assert logits.shape == (3, 4)
-
-
-def test_the_circular_mask_hides_corners_and_nothing_else() -> None:
-    images = jax.random.normal(jax.random.key(0), (2, 9, 13, 3))
-    keep: Any = lambda x, train: x  # noqa: E731
-    masked = CircularMask(keep)
-    seen = np.asarray(masked.apply({}, images))
-    assert (seen[:, 0, 0] == 0).all()
-    assert (seen[:, 4] == images[:, 4]).all()
-    turned = np.asarray(masked.apply({}, jnp.rot90(images, 1, (1, 2))))
-    np.testing.assert_array_equal(turned, np.rot90(seen, 1, (1, 2)))
-    thin = masked.apply({}, images[:, :1])
-    np.testing.assert_array_equal(thin, images[:, :1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_norm", [False, True])
-@pytest.mark.parametrize("shape", [(2, 32, 32, 3), (2, 18, 18, 1)])
-def test_outputs_of_the_polar_network_turn_with_the_image(shape, batch_norm) -> None:
-    """Whatever the weights: a quarter turn moves the outputs by a quarter of the circle."""
-    network = PolarConv(features=16, width=3, batch_norm=batch_norm)
-    images = jax.random.normal(jax.random.key(0), shape)
-    variables = network.init(jax.random.key(1), images)
-
-    def scores(images: jax.Array) -> np.ndarray:
-        return np.asarray(network.apply(variables, images))
-
-    expected = scores(images)
-    assert np.ptp(expected, axis=1).min() > 0.01
-    turned = scores(jnp.rot90(images, 1, (1, 2)))
-    np.testing.assert_allclose(turned, np.roll(expected, -4, axis=1), atol=1e-4)
-    # Neither corners nor what a wide picture has beside its middle square are seen.
-    axis = jnp.linspace(-1.0, 1.0, shape[1])
-    outside = (axis**2 + axis[:, None] ** 2 > 1.3)[..., None]
-    np.testing.assert_allclose(scores(jnp.where(outside, 9.0, images)), expected, atol=1e-4)
-    wide = jnp.pad(images, ((0, 0), (0, 0), (3, 3), (0, 0)), constant_values=9.0)
-    np.testing.assert_allclose(scores(wide), expected, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_outputs_of_the_mirrored_polar_network_are_mirrored_with_the_image() -> None:
-    """Whatever the weights: output k of an image is output -k of its mirror image."""
-    images = jax.random.normal(jax.random.key(0), (2, 16, 16, 3))
-    plain, both = (PolarConv(features=16, width=3, mirrored=mirrored) for mirrored in (False, True))
-    variables = plain.init(jax.random.key(1), images)
-    opposite = -np.arange(16) % 16
-    expected = np.asarray(both.apply(variables, images))
-    there = np.asarray(both.apply(variables, images[:, :, ::-1]))
-    np.testing.assert_allclose(there[:, opposite], expected, atol=1e-5)
-    alone = [np.asarray(plain.apply(variables, x)) for x in (images, images[:, :, ::-1])]
-    np.testing.assert_allclose(expected, (alone[0] + alone[1][:, opposite]) / 2, atol=1e-5)
-    assert np.abs(alone[0] - expected).max() > 0.01
-    training: Any = both.apply(variables, images, train=True)
-    np.testing.assert_allclose(training, alone[0], atol=1e-6)
-
-
-def test_a_ray_of_the_polar_image_points_against_its_turn() -> None:
-    """Bright to the right: theta = 0 reads it at -1, as a turn by -180 degrees leaves it."""
-    images = jnp.zeros((1, 16, 16, 1)).at[:, 7:9, 8:].set(1.0)
-    rays = np.asarray(polar_image(images, 8))[0, 1:, :, 0].mean(axis=0)
-    assert rays.argmax() == 4, "the ray of theta = 0 points to the right"
-    up = np.asarray(polar_image(jnp.rot90(images, 1, (1, 2)), 8))[0, 1:, :, 0].mean(axis=0)
-    assert up.argmax() == 2, "turned by 90 degrees the same is at -90"
-
-
-def test_the_polar_network_says_what_it_wants() -> None:
-    with pytest.raises(ValueError, match=r"PolarConv of 7 directions got .* even number"):
-        PolarConv(features=7).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
-    with pytest.raises(ValueError, match=r"\(1, 4, 32, 3\); it wants .* H, W >= 8"):
-        PolarConv(features=8).init(jax.random.key(0), jnp.zeros((1, 4, 32, 3)))
-
-
-def test_noise_is_shown_in_training_alone() -> None:
-    inner: Any = lambda x, train: x  # noqa: E731
-    images = jnp.zeros((4, 40, 40, 3))
-    noisy = Noisy(inner, 0.3)
-    np.testing.assert_array_equal(noisy.apply({}, images), images)
-    seen = np.asarray(noisy.apply({}, images, train=True, rngs={"dropout": jax.random.key(0)}))
-    np.testing.assert_allclose(seen.std(), 0.3, rtol=0.02)
-    assert abs(np.corrcoef(seen[0].ravel(), seen[1].ravel())[0, 1]) < 0.05
-
-
-def test_a_shrunk_image_is_of_means() -> None:
-    inner: Any = lambda x, train: x  # noqa: E731
-    images = jnp.arange(2 * 4 * 5, dtype=jnp.float32).reshape(2, 4, 5, 1)
-    seen = np.asarray(Shrunk(inner, 2).apply({}, images))
-    assert seen.shape == (2, 2, 2, 1)
-    np.testing.assert_allclose(seen[0, 0, 0, 0], (0 + 1 + 5 + 6) / 4)
-
-
-def jax_logits(images):
-    return jnp.stack([jnp.mean(images, (1, 2, 3)), jnp.max(images, (1, 2, 3))], axis=-1)
-
-
-def numpy_logits(images):
-    """What no tracer passes: NumPy."""
-    images = np.asarray(images)
-    return np.stack([images.mean((1, 2, 3)), images.max((1, 2, 3))], axis=-1)
-
-
-@pytest.mark.parametrize("name", ["jax_logits", "numpy_logits"])
-def test_a_function_from_outside_is_a_network(name) -> None:
-    images = jax.random.uniform(jax.random.key(0), (3, 5, 5, 1))
-    net = Outside(2, f"{__name__}:{name}")
-    assert not net.init(jax.random.key(0), images)
-    for apply in (net.apply, jax.jit(net.apply)):
-        logits: Any = apply({}, images)
-        np.testing.assert_allclose(logits, numpy_logits(images), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("no_such_module:f", "cannot be imported"),
-        ("math:no_such", "cannot be imported"),
-        ("math", "math is no function; write MODULE:FUNCTION"),
-        ("math:pi", "math:pi is no function"),
-    ],
-)
-def test_what_is_no_function_is_refused(name, words) -> None:
-    with pytest.raises(ValueError, match=words):
-        find_function(name)

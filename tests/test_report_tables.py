@@ -1,4 +1,4 @@
-"""The report in numbers: alarms, headline, and the results tables of the README."""
+"""The results tables of the README, and what publishing refuses."""
 
 import json
 import math
@@ -7,215 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from finished_run import GOOD
+from finished_run import GOOD, IMAGES
 
 from experiments import build, publish
-from flowjax_inv.report import formats, papers, readme, readme_sprites, tables
+from flowjax_inv.report import papers, readme, readme_sprites
 from flowjax_inv.report.compare import compare
 from flowjax_inv.report.page import write_report
-from flowjax_inv.transforms import Affine, Crop, Decoupled
-
-ALARM_WORDS = ("Not finite", "Collapse", "Saturation", "Runaway")
-
-
-def make_metrics(count: int = 50) -> list[dict[str, Any]]:
-    line = {"loss": 1.0, "cross_entropy": 1.1, "entropy": 0.4, "alpha": 0.25, "new_key": "x"}
-    return [{"step": 10 * i, "epoch": i / 10} | line for i in range(count)]
-
-
-# --- alarms and headline
-
-
-def test_no_alarm_for_a_good_run() -> None:
-    assert tables.alarms(GOOD, make_metrics()) == []
-    assert tables.alarms({}, []) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"entropy": -1.51}, "Collapse: its entropy is −1.51 nats, below its floor of −1.50 nats"),
-        ({"collapsed": True}, "Collapse"),
-        ({"saturated_share": 0.051}, "Saturation: 5.1 %"),
-        ({"saturated": True}, "Saturation"),
-        ({"outside_share": 0.101}, "Runaway: 10.1 %"),
-        ({"kolmogorov_distance": math.nan}, "Not finite: kolmogorov_distance in the results"),
-    ],
-)
-def test_alarms_fire_alone(change: dict[str, Any], word: str) -> None:
-    (alarm,) = tables.alarms(GOOD | change, make_metrics())
-    assert alarm.startswith(word)
-    assert alarm.startswith(ALARM_WORDS)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, None])
-def test_alarm_names_the_first_step_that_is_not_finite(value: float | None) -> None:
-    metrics = make_metrics()
-    metrics[30]["loss"] = metrics[40]["loss"] = value
-    (alarm,) = tables.alarms(GOOD, metrics)
-    assert alarm.startswith("Not finite: loss from step 300 on")
-
-
-def test_alarms_look_at_the_last_step_when_results_are_silent() -> None:
-    metrics = make_metrics()
-    metrics[-1] |= {"saturated_share": 0.4, "entropy": -3.0}
-    alarms = tables.alarms({"entropy_floor": -1.0}, metrics)
-    assert [alarm.split(":")[0] for alarm in alarms] == ["Collapse", "Saturation"]
-
-
-@pytest.mark.parametrize(("limit", "alarmed"), [(0.1, False), (0.07, True), (None, True)])
-def test_saturation_counts_from_the_runs_own_limit(limit: float | None, *, alarmed: bool) -> None:
-    results = GOOD | {"saturated_share": 0.08, "saturated_limit": limit}
-    shown = "5.0 %" if limit is None else formats.as_percent(limit)
-    row = next(row for row in tables.headline(results) if "edge" in row.name)
-    assert (row.target, row.passed) == (f"at most {shown}", not alarmed)
-    assert [f"(alarm above {shown})" in alarm for alarm in tables.alarms(results, [])] == (
-        [True] * alarmed
-    )
-
-
-def test_identity_has_no_entropy_and_no_alarm() -> None:
-    metrics = [line | {"entropy": -math.inf} for line in make_metrics()]
-    results = {"method": "identity", "entropy": -math.inf, "entropy_floor": -1.0}
-    assert tables.alarms(results, metrics) == []
-
-
-def test_headline_marks_aims_only_where_the_truth_is_known() -> None:
-    marks = {row.name: row.passed for row in tables.headline(GOOD)}
-    assert list(marks.values()) == [None, None, True, True, True, False, None, True]
-    unknown = {"test_accuracy": 0.7, "entropy": 0.1}
-    assert [(row.value, row.target, row.passed) for row in tables.headline(unknown)] == [
-        ("70.00 %", "", None),
-        ("0.10 nats", "", None),
-    ]
-    assert tables.headline({}) == []
-
-
-IMAGES = {
-    "method": "flow",
-    "test_accuracy": 0.9842,
-    "test_accuracy_averaged": 0.98734,
-    "evaluation_rule": "plain",
-    "evaluation_average": "probs",
-    "evaluation_samples": 20,
-    "test_accuracy_plain_probs": 0.98734,
-    "test_accuracy_code_logits": 0.9881,
-    "paper": "99.2 ± 0.1 (Table 1)",
-    "entropy": 1.25,
-    "entropy_floor": -3.0,
-    "log_volume": 6 * math.log(2),
-    "saturated_share": 0.01,
-    "half_range_scale": 0.2345,
-    "half_range_rotation": 24.56,
-    "half_range_translation_x": 0.1,
-}
-
-
-def test_headline_of_images_has_rules_paper_and_units() -> None:
-    assert [(row.name, row.value, row.target) for row in tables.headline(IMAGES)] == [
-        ("Test accuracy, image as it is", "98.42 %", ""),
-        (
-            "Test accuracy, averaged over 20 sampled views (plain, probabilities)",
-            "98.73 %",
-            "paper (%): 99.2 ± 0.1 (Table 1)",
-        ),
-        (
-            "Test accuracy, averaged over 20 sampled views of norm below 1 and the image "
-            "(code, logits)",
-            "98.81 %",
-            "",
-        ),
-        ("Entropy of the density", "1.25 nats", "floor −3.00 nats, maximum 4.16 nats"),
-        ("Mean learned half-range, rotation", "24.6°", ""),
-        ("Mean learned half-range, translation x", "0.100 (half-widths)", ""),
-        ("Mean learned half-range, scale", "0.234 (log-scale)", ""),
-        ("Samples on the edge of the box", "1.0 %", "at most 5.0 %"),
-    ]
-    marks = [row.passed for row in tables.headline(IMAGES)]
-    assert marks == [None] * 7 + [True], "the aims of the sprites are not for these"
-
-
-def test_headline_without_a_density_is_its_accuracy() -> None:
-    results = IMAGES | {"method": "identity", "saturated_share": 0.0, "evaluation_samples": 1}
-    (row,) = tables.headline(results)
-    assert (row.value, row.target) == ("98.42 %", "paper (%): 99.2 ± 0.1 (Table 1)")
-
-
-@pytest.mark.parametrize(
-    ("method", "figure"),
-    [("flow", "65.4 (flow, Table 1)"), ("fixed", "64.5 (random crop, Table 1)"),
-     ("identity", "55.1 (baseline, Table 1)"), ("gaussian", "")],
-)  # fmt: skip
-def test_a_method_has_its_own_figure_of_the_paper(method: str, figure: str, tmp_path: Path) -> None:
-    """Also where the run was left without one, if its config is that of the paper's table."""
-    config = {"data": {"name": "tiny_imagenet"}, "transform": {"name": "crop"}}
-    shown = f"| tiny_imagenet | 1 | {figure or '–'} |"
-    for name, paper in (("stated", "65.4 (flow, Table 1)"), ("empty", "")):
-        write_results(
-            tmp_path / name, "x", 0, config, **IMAGES | {"method": method, "paper": paper}
-        )
-        assert shown in readme.images_table(tmp_path / name)
-        (tmp_path / name / "x" / "0" / "metrics.jsonl").write_text("")
-        page = write_report(tmp_path / name / "x" / "0").read_text()
-        assert [text for text in re.findall(r"paper \(%\): ([^<]*)<", page)] == [figure] * bool(
-            figure
-        )
-        (member,) = compare([tmp_path / name / "x" / "0"]).members
-        assert member.results["paper"] == figure
-    config["transform"]["name"] = "affine"
-    write_results(tmp_path / "other", "x", 0, config, **IMAGES | {"method": method, "paper": ""})
-    assert "| tiny_imagenet | 1 | – |" in readme.images_table(tmp_path / "other")
-
-
-def test_a_figure_of_a_paper_stands_in_one_table() -> None:
-    found = [getattr(papers, name) for name in papers.__all__ if name.isupper()]
-    texts = [text for figures in found for text in figures.values()]
-    assert len(set(texts)) == len(texts)
-    for figures in found:
-        assert set(figures) <= set(build.DISTRIBUTIONS)
-        for method, figure in figures.items():
-            for stated in figures.values():
-                assert papers.paper_figure({"method": method, "paper": stated}, {}) == figure
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [Affine("affine"), Affine("affine", basis="scales"), Decoupled(tuple("abcdef")), Crop()],
-    ids=["augerino", "scales", "entries", "crop"],
-)
-def test_units_are_those_of_the_transforms(transform: Any) -> None:
-    assert tuple(tables.UNITS[name] for name in transform.names) == transform.units
-
-
-def test_where_classes_leave_gaps_only_the_other_class_counts() -> None:
-    """At ±45° nobody says what lies between 45° and 135°: reaching there is no fault."""
-    wide = GOOD | {"outside_share": 0.42, "other_class_share": 0.004, "covered_share": 1.0}
-    gaps = {"gaps_between_classes": True}
-    assert ALARM_WORDS[3] in tables.alarms(wide, [])[0]
-    assert tables.alarms(wide | gaps, []) == []
-    assert ALARM_WORDS[3] in tables.alarms(wide | gaps | {"other_class_share": 0.2}, [])[0]
-    names = [row.name for row in tables.headline(wide | gaps)]
-    assert "Samples that turn into the other class" in names
-    assert "Share of the class's arc that is reached" in names
-    assert not any("Kolmogorov" in name for name in names)
-
-
-def test_a_runs_own_units_go_first() -> None:
-    results = IMAGES | {"half_range_centre_x": 0.5, "half_range_width": 0.1}
-    own = {"coordinates": ["centre_x", "width"], "units": ["half-widths", "picture widths"]}
-    for given, unit in (({}, "room left"), (own, "half-widths")):
-        values = [row.value for row in tables.headline(results | given)]
-        assert f"0.500 ({unit})" in values
-        assert "0.100 (picture widths)" in values
-
-
-def test_numbers_have_their_decimals_and_no_negative_zero() -> None:
-    assert formats.as_percent(0.02134) == "2.1 %"
-    assert formats.as_degrees(-1.86) == "−1.9°"
-    assert formats.as_nats(-0.004) == "0.00 nats"
-
-
-# --- the tables of the README
 
 
 def write_results(
@@ -455,3 +252,40 @@ def test_turned_and_aligned_tables(tmp_path: Path) -> None:
     # The smallest third of a long tail: here the last class.
     (place / "robustness.json").write_text(json.dumps(found | {"class_sizes": [30, 20, 10]}))
     assert readme.turned_table(tmp_path).endswith("| ±10° | 1.500 | 2.000 |")
+
+
+@pytest.mark.parametrize(
+    ("method", "figure"),
+    [("flow", "65.4 (flow, Table 1)"), ("fixed", "64.5 (random crop, Table 1)"),
+     ("identity", "55.1 (baseline, Table 1)"), ("gaussian", "")],
+)  # fmt: skip
+def test_a_method_has_its_own_figure_of_the_paper(method: str, figure: str, tmp_path: Path) -> None:
+    """Also where the run was left without one, if its config is that of the paper's table."""
+    config = {"data": {"name": "tiny_imagenet"}, "transform": {"name": "crop"}}
+    shown = f"| tiny_imagenet | 1 | {figure or '–'} |"
+    for name, paper in (("stated", "65.4 (flow, Table 1)"), ("empty", "")):
+        write_results(
+            tmp_path / name, "x", 0, config, **IMAGES | {"method": method, "paper": paper}
+        )
+        assert shown in readme.images_table(tmp_path / name)
+        (tmp_path / name / "x" / "0" / "metrics.jsonl").write_text("")
+        page = write_report(tmp_path / name / "x" / "0").read_text()
+        assert [text for text in re.findall(r"paper \(%\): ([^<]*)<", page)] == [figure] * bool(
+            figure
+        )
+        (member,) = compare([tmp_path / name / "x" / "0"]).members
+        assert member.results["paper"] == figure
+    config["transform"]["name"] = "affine"
+    write_results(tmp_path / "other", "x", 0, config, **IMAGES | {"method": method, "paper": ""})
+    assert "| tiny_imagenet | 1 | – |" in readme.images_table(tmp_path / "other")
+
+
+def test_a_figure_of_a_paper_stands_in_one_table() -> None:
+    found = [getattr(papers, name) for name in papers.__all__ if name.isupper()]
+    texts = [text for figures in found for text in figures.values()]
+    assert len(set(texts)) == len(texts)
+    for figures in found:
+        assert set(figures) <= set(build.DISTRIBUTIONS)
+        for method, figure in figures.items():
+            for stated in figures.values():
+                assert papers.paper_figure({"method": method, "paper": stated}, {}) == figure

@@ -52,7 +52,8 @@ class Conv(nn.Module):
         conv: "lax", "onednn", "patches", or "auto", see `flowjax_inv.convolutions`.
         kernel_init, bias_init: how the parameters start.
 
-    Convention: "lax" is the choice for export.
+    Convention: parameters are float32, and meet images of another float type in the wider one, as
+        those of `nn.Conv` do. "lax" is the choice for export.
     """
 
     features: int
