@@ -7,6 +7,7 @@ passes by being the identity. Keys and levels are fixed: a law never flakes.
 import dataclasses
 import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import distrax
@@ -54,6 +55,10 @@ class Case:
     def log_prob(self, theta: Any) -> Any:
         """Return the log-density of every image at theta (..., 3, d), compiled."""
         return _log_prob(self, self.variables, jnp.asarray(theta))
+
+    def of(self, f: Callable[[Any], Any]) -> Any:
+        """Return what a function makes of the density, compiled."""
+        return jax.jit(lambda variables: f(self.density(variables=variables)))(self.variables)
 
 
 # What is an argument is not folded into constants, which takes XLA seconds.

@@ -116,18 +116,19 @@ def test_draws_follow_the_masses(gradient: str) -> None:
     """Chi-square of 20,000 draws per image at 1e-4; log_prob is the log mass of the drawn crop."""
     from scipy import stats
 
-    density: Any = case("", lrp(gradient=gradient)).density()
-    np.testing.assert_allclose(density.probs.sum(-1), 1.0, rtol=1e-5)
-    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(3), sample_shape=(20_000,))
-    hit = np.asarray((theta[..., None, :] == density.atoms).all(-1))
+    chosen = case("", lrp(gradient=gradient))
+    probs, atoms = chosen.of(lambda density: (density.probs, density.atoms))
+    np.testing.assert_allclose(probs.sum(-1), 1.0, rtol=1e-5)
+    theta, log_prob = chosen.drawn(jax.random.key(3), (20_000,))
+    hit = (np.asarray(theta)[..., None, :] == np.asarray(atoms)).all(-1)
     assert (hit.sum(-1) == 1).all(), "a sample is exactly one crop"
     for image in range(3):
-        expected = 20_000 * np.asarray(density.probs[image], np.float64)
+        expected = 20_000 * np.asarray(probs[image], np.float64)
         expected *= 20_000 / expected.sum()
         assert expected.min() > 5
         assert stats.chisquare(hit[:, image].sum(0), expected).pvalue > 1e-4
-    np.testing.assert_allclose(density.log_prob(theta), log_prob, rtol=1e-6)
-    np.testing.assert_allclose(jnp.exp(log_prob), (hit * density.probs).sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(chosen.log_prob(theta), log_prob, rtol=1e-6)
+    np.testing.assert_allclose(jnp.exp(log_prob), (hit * probs).sum(-1), rtol=1e-5)
 
 
 def test_the_noise_is_gumbels() -> None:

@@ -24,7 +24,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config.evaluation.poses, config.evaluation.density_samples = 2, 10
     config.evaluation.rules, config.evaluation.average = ("code", "plain"), "logits"
     workdir = tmp_path_factory.mktemp("runs") / "tiny"
-    train_and_evaluate(config, workdir, command="python -m experiments.run --config=X")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")
+        train_and_evaluate(config, workdir, command="python -m experiments.run --config=X")
     return workdir
 
 

@@ -17,23 +17,24 @@ from flowjax_inv.transforms import Crop
 NODES, SPAN = 16, 3.6
 
 
-def quadrature(density: Any) -> tuple[jax.Array, np.ndarray]:
+def quadrature(middle: jax.Array, half: jax.Array) -> tuple[jax.Array, np.ndarray]:
     """Return theta (K n^4, 1, 4), nodes in every cell, and their weights (K n^4).
 
-    Even steps before the flow's squash u = tanh(s): there the density is smooth to the edge.
+    Cells are given by their middles and half-sides (K, 4). Even steps before the flow's squash
+    u = tanh(s): there the density is smooth to the edge.
     """
     s = np.linspace(-SPAN, SPAN, NODES)
     node, weight = np.tanh(s), 2 * SPAN / (NODES - 1) / np.cosh(s) ** 2
     u = np.stack(np.meshgrid(*[node] * 4, indexing="ij"), -1).reshape(-1, 4)
     w = np.prod(np.stack(np.meshgrid(*[weight] * 4, indexing="ij"), -1).reshape(-1, 4), -1)
-    middle, half = (np.asarray(x, np.float64)[:, None] for x in (density.middle, density.half))
-    theta = (middle + half * u).reshape(-1, 1, 4)
-    return jnp.asarray(theta, jnp.float32), (w * np.prod(half, -1)).reshape(-1)
+    places, sides = (np.asarray(x, np.float64)[:, None] for x in (middle, half))
+    theta = (places + sides * u).reshape(-1, 1, 4)
+    return jnp.asarray(theta, jnp.float32), (w * np.prod(sides, -1)).reshape(-1)
 
 
 def exact_by_quadrature(chosen: Case) -> Callable[[Any], tuple[np.ndarray, float]]:
     """Return variables -> (integral of g per image, E[h] + alpha E[log g])."""
-    points, weights = quadrature(chosen.density())
+    points, weights = quadrature(*chosen.of(lambda density: (density.middle, density.half)))
 
     @jax.jit
     def log_prob(variables: Any) -> Any:
@@ -66,19 +67,19 @@ def test_samples_lie_in_the_cell_of_their_crop(flow_case: Case) -> None:
     """Cells are as often hit as their masses say, and log_prob finds the crop that was drawn."""
     from scipy import stats
 
-    density: Any = flow_case.density()
-    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(3), sample_shape=(4_000,))
-    offset = np.abs(theta[..., None, :] - density.middle) / density.half
+    theta, log_prob = flow_case.drawn(jax.random.key(3), (4_000,))
+    middle, half, probs, log_mass = flow_case.of(
+        lambda density: (density.middle, density.half, density.crops.probs, density.log_mass(theta))
+    )
+    offset = np.abs(theta[..., None, :] - middle) / half
     inside = (offset <= 1).all(-1)
     assert (inside.sum(-1) == 1).all()
     for image in range(3):
-        expected = 4_000 * np.asarray(density.crops.probs[image], np.float64)
+        expected = 4_000 * np.asarray(probs[image], np.float64)
         expected *= 4_000 / expected.sum()
         assert stats.chisquare(inside[:, image].sum(0), expected).pvalue > 1e-4
-    np.testing.assert_allclose(density.log_prob(theta), log_prob, atol=5e-3)
-    np.testing.assert_allclose(
-        jnp.exp(density.log_mass(theta)), (inside * density.crops.probs).sum(-1), rtol=1e-5
-    )
+    np.testing.assert_allclose(flow_case.log_prob(theta), log_prob, atol=5e-3)
+    np.testing.assert_allclose(np.exp(log_mass), (inside * probs).sum(-1), rtol=1e-5)
     sizes = Crop(centre=flow_case.name).boxes(theta)[..., 2:]
     assert sizes.min() >= 0.25
     assert sizes.max() <= 1
@@ -87,10 +88,11 @@ def test_samples_lie_in_the_cell_of_their_crop(flow_case: Case) -> None:
 @pytest.mark.slow
 def test_offsets_are_given_the_crop_and_the_image(flow_case: Case) -> None:
     """At the middle of cells of one volume, log density differs between crops and images."""
-    density: Any = flow_case.density()
-    offsets = density.log_prob(density.middle[:4, None]) - density.crops.log_mass.T[:4]
-    assert float(jnp.std(offsets, axis=0).min()) > 1e-2
-    assert float(jnp.std(offsets, axis=1).min()) > 1e-2
+    offsets = flow_case.of(
+        lambda density: density.log_prob(density.middle[:4, None]) - density.crops.log_mass.T[:4]
+    )
+    assert np.std(offsets, axis=0).min() > 1e-2
+    assert np.std(offsets, axis=1).min() > 1e-2
 
 
 FLOW_LAWS = (
@@ -113,11 +115,10 @@ def test_law(flow_case: Case, law: Callable[[Case], None]) -> None:
 def test_spline_offsets_and_gaps_without_density() -> None:
     """The other family serves too; no cell has the width of one level and the height of another."""
     chosen = case("", flow_lrp(bijection="spline", base="unit_box", bins=4, centre="room"))
-    density: Any = chosen.density()
-    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(3), sample_shape=(200,))
-    np.testing.assert_allclose(density.log_prob(theta), log_prob, atol=5e-3)
+    theta, log_prob = chosen.drawn(jax.random.key(3), (200,))
+    np.testing.assert_allclose(chosen.log_prob(theta), log_prob, atol=5e-3)
     mixed = theta.at[..., 2].set(-0.9).at[..., 3].set(0.9)
-    assert density.log_prob(mixed).max() == -np.inf
+    assert chosen.log_prob(mixed).max() == -np.inf
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_make_predict_is_predict_and_compiles_once_for_new_weights() -> None:
     assert averaged._cache_size() == 1
 
 
-@pytest.mark.parametrize(("there", "most"), [(True, 512), (False, 32)])
+@pytest.mark.parametrize(("there", "most"), [(True, 256), (False, 32)])
 def test_onednn_takes_more_views_at_a_time(
     there: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

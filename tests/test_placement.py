@@ -43,6 +43,33 @@ class OneConv(nn.Module):
         return nn.Dense(self.features)(nn.relu(x).mean((1, 2)))
 
 
+OPTIMIZER, CONTROLLER = optax.sgd(0.02, momentum=0.9), EntropyBand(low=0, high=1)
+
+
+def modules(
+    *, batch_norm: bool = False, reparameterized: bool = True, axis_name: str | None = None
+) -> tuple[OneConv, Flow]:
+    """Return a classifier and a distribution."""
+
+    def network(features: int) -> OneConv:
+        return OneConv(features, batch_norm=batch_norm, axis_name=axis_name)
+
+    distribution = Flow(
+        dim=1, embed=network(4), layers=2, width=8, components=2,
+        gumbel="hard" if reparameterized else "score",
+    )  # fmt: skip
+    return network(3), distribution
+
+
+@functools.cache
+def start(**fields: bool) -> training.TrainState:
+    """Where all steps of these modules begin, on the host: made once."""
+    state = training.init_state(
+        *modules(**fields), OPTIMIZER, CONTROLLER, IMAGES[:4], key=jax.random.key(1)
+    )
+    return jax.device_get(state)
+
+
 class Spy(Affine):
     """Keeps the theta it was given, whichever device gave it."""
 
@@ -67,24 +94,16 @@ def train(
     **objective: Any,
 ) -> training.TrainState:
     place = Placement(jax.devices()[:devices], cast("Literal['jit', 'pmap']", parallel))
-
-    def network(features: int) -> OneConv:
-        return OneConv(features, batch_norm=batch_norm, axis_name=place.axis_name)
-
-    distribution = Flow(
-        dim=1, embed=network(4), layers=2, width=8, components=2,
-        gumbel="hard" if reparameterized else "score",
-    )  # fmt: skip
-    controller, optimizer = EntropyBand(low=0, high=1), optax.sgd(0.02, momentum=0.9)
-    state = training.init_state(
-        network(3), distribution, optimizer, controller, IMAGES[:4], key=jax.random.key(1)
-    )
+    fields = {"batch_norm": batch_norm, "reparameterized": reparameterized}
     Spy.seen.clear()
     step = training.make_step(
-        network(3), distribution, (Spy if spy else Affine)("rotation"), optimizer, controller,
-        Objective(**objective), mirror=mirror, placement=place, resident=resident,
+        *modules(**fields, axis_name=place.axis_name), (Spy if spy else Affine)("rotation"),
+        OPTIMIZER, CONTROLLER, Objective(**objective), mirror=mirror, placement=place,
+        resident=resident,
     )  # fmt: skip
-    state = place.replicate(state)
+    kept = start(**fields)
+    # A step takes the place of the state before it, and a key, which stays on its device, is one.
+    state = place.replicate(kept.replace(key=jax.random.clone(kept.key)))
 
     def order(number: int) -> np.ndarray:
         return (np.arange(8) + 8 * number) % 24

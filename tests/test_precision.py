@@ -1,5 +1,6 @@
 """A classifier in bfloat16: its products are, all around them is float32, weights are shared."""
 
+import functools
 from typing import Any
 
 import chex
@@ -95,15 +96,15 @@ def test_it_computes_what_the_network_does(conv: Any) -> None:
     """As near as the rounding allows, with the very same weights; gradients point the same way."""
     network = SimpleConv(4, 4, conv=conv)
     half, images = Bfloat16(network), jax.random.uniform(jax.random.key(1), (8, 16, 16, 3))
-    variables = moved(network.init(jax.random.key(0), images))
+    variables = moved(jax.jit(network.init)(jax.random.key(0), images))
 
-    def cost(variables: Any, network: Any) -> Any:
+    @functools.partial(jax.jit, static_argnums=1)
+    @functools.partial(jax.grad, has_aux=True)
+    def slopes(variables: Any, network: Any) -> Any:
         out = network.apply(variables, images)
         return jnp.sum(jnp.square(out)), out
 
-    (theirs, wanted), (ours, got) = (
-        jax.grad(cost, has_aux=True)(variables, which) for which in (network, half)
-    )
+    (theirs, wanted), (ours, got) = (slopes(variables, which) for which in (network, half))
     assert 0 < np.abs(got - wanted).max() < 4 * ROUNDING * np.abs(wanted).max()
     a, b = (np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(g)]) for g in (theirs, ours))
     assert a @ b > 0.99 * np.linalg.norm(a) * np.linalg.norm(b)
@@ -140,7 +141,7 @@ def test_it_is_exported(tmp_path) -> None:
     flow = Flow(dim=1, embed=Pixels(), layers=2, width=4, components=2)
     modules = (Bfloat16(SimpleConv(3, 2)), flow, ROTATION)
     weights = {
-        name: moved(module.init(jax.random.key(0), images / 255.0))
+        name: moved(jax.jit(module.init)(jax.random.key(0), images / 255.0))
         for name, module in zip(("classifier", "distribution"), modules[:2], strict=True)
     }
     plain: Any = with_plain_convolutions(modules[0])

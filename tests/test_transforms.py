@@ -119,7 +119,7 @@ def test_coordinates_move_the_matrix_by_the_generators_of_the_paper():
         (Affine("rotation", half_range=(90.0,)), [turn]),
         (Decoupled(tuple("abcdef")), np.eye(6)),
     ):
-        slope = jax.jacfwd(transform.matrix)(jnp.zeros(transform.dim))[:2].reshape(6, -1).T
+        slope = jax.jit(jax.jacfwd(transform.matrix))(jnp.zeros(transform.dim))[:2].reshape(6, -1).T
         np.testing.assert_allclose(slope, rows, atol=1e-6)
 
 

@@ -45,6 +45,7 @@ def _arguments(folder: Path, name: str = "classify", **fields) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_folder_becomes_a_card(folder: Path, capsys, monkeypatch) -> None:
     small = poses_config.get_config()
     small.embedding.width, small.embedding.features = 4, 8
