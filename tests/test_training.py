@@ -224,8 +224,13 @@ def test_the_pose_likelihood_finds_which_way_is_up() -> None:
     for _ in range(steps):
         state = step(state, images, jnp.zeros(64, int), np.arange(64))
     turned = blobs(jnp.linspace(-170.0, 170.0, 9), size=15)
-    density: Any = flow.apply({"params": state.params["distribution"]}, turned)
-    theta = density.sample(seed=jax.random.key(0), sample_shape=(200,))[..., 0]
+
+    @jax.jit
+    def drawn(params: Any) -> jax.Array:
+        density: Any = flow.apply({"params": params}, turned)
+        return density.sample(seed=jax.random.key(0), sample_shape=(200,))[..., 0]
+
+    theta = drawn(state.params["distribution"])
     off = jnp.abs((theta + pose(turned) + 1.0) % 2.0 - 1.0)
     assert float(jnp.mean(off < 40 / 180)) > 0.95
 
@@ -376,10 +381,13 @@ def test_the_known_optimum_of_a_fixed_classifier(bijection: Literal["coupling", 
     )
     for _ in range(400):
         state = step(state, images, jnp.zeros(64, jnp.int32), np.arange(64))
-    density: Any = distribution.apply(
-        {"params": state.params["distribution"]}, images[:1].astype(jnp.float32) / 255
-    )
-    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(2), sample_shape=(4_000,))
+
+    @jax.jit
+    def drawn(params: Any) -> Any:
+        density: Any = distribution.apply({"params": params}, images[:1] / jnp.float32(255))
+        return density.sample_and_log_prob(seed=jax.random.key(2), sample_shape=(4_000,))
+
+    theta, log_prob = drawn(state.params["distribution"])
     degrees = np.abs(np.asarray(theta)[:, 0, 0] * 180)
     assert (degrees > 70).mean() < 0.03
     assert np.percentile(degrees, 98) == pytest.approx(0.98 * 60, abs=5)
