@@ -97,14 +97,25 @@ def test_samples_have_the_density_they_were_drawn_with(name: str) -> None:
     case = laws.case(name, DENSITIES[name]())
     initial = case.module.init(jax.random.key(0), laws.IMAGES)
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(initial)} == {"float32"}
-    double = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), case.variables)
-    images = laws.IMAGES.astype(jnp.float64)
-    density = case.density(images, double)
-    theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(1), sample_shape=(50,))
-    assert log_prob.dtype == jnp.float64
-    np.testing.assert_allclose(density.log_prob(theta), log_prob, rtol=1e-10, atol=1e-10)
-    near = case.density(laws.IMAGES, case.variables).log_prob(theta.astype(jnp.float32))
-    np.testing.assert_allclose(near, log_prob, atol=1e-3)
+
+    def as_type(dtype: Any, *trees: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf.astype(dtype), trees)
+
+    @jax.jit
+    def drawn(images: jax.Array, variables: Any) -> Any:
+        density = case.density(images, variables)
+        return density.sample_and_log_prob(seed=jax.random.key(1), sample_shape=(50,))
+
+    @jax.jit
+    def log_prob(images: jax.Array, variables: Any, theta: jax.Array) -> Any:
+        return case.density(images, variables).log_prob(theta)
+
+    double = as_type(jnp.float64, laws.IMAGES, case.variables)
+    theta, found = drawn(*double)
+    assert found.dtype == jnp.float64
+    np.testing.assert_allclose(log_prob(*double, theta), found, rtol=1e-10, atol=1e-10)
+    near = log_prob(*as_type(jnp.float32, laws.IMAGES, case.variables, theta))
+    np.testing.assert_allclose(near, found, atol=1e-3)
 
 
 def test_a_step_a_prediction_and_a_mean_shift() -> None:

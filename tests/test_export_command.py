@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from smoke_runs import smoke
 
-from experiments import mario_iggy
 from experiments.export import export_run, main
 from experiments.measuring import evaluate
 from experiments.run import train_and_evaluate
@@ -18,11 +18,7 @@ from flowjax_inv import export
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = mario_iggy.get_config("smoke")
-    config.data.train_size, config.data.test_size, config.train.epochs = 32, 8, 1
-    config.classifier.width = config.embedding.width = 2
-    config.evaluation.poses, config.evaluation.density_samples = 2, 10
-    config.evaluation.rules, config.evaluation.average = ("code", "plain"), "logits"
+    config = smoke(evaluation__rules=("code", "plain"), evaluation__average="logits")
     workdir = tmp_path_factory.mktemp("runs") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")
