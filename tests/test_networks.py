@@ -72,17 +72,19 @@ def test_networks_equal_pytorchs(name: str, network: Any, shape: tuple, conv: st
         network = network.clone(conv=conv)
     variables = filled(network, shape)
     images = jnp.asarray(formula("images", (4, *shape)))
-    np.testing.assert_allclose(
-        network.apply(variables, images), GOLDEN[f"{name}/logits"], rtol=1e-4, atol=1e-4
-    )
 
-    @jax.jit
     def train(params: Any, images: jax.Array) -> tuple[jax.Array, jax.Array]:
         rest = variables | {"params": params}
         logits, _ = network.apply(rest, images, train=True, mutable=["batch_stats"])
         return jnp.sum(logits * formula("pull", logits.shape)), logits
 
-    gradients, logits = jax.grad(train, argnums=(0, 1), has_aux=True)(variables["params"], images)
+    @jax.jit
+    def both(params: Any, images: jax.Array) -> Any:
+        evaluated = network.apply(variables | {"params": params}, images)
+        return evaluated, jax.grad(train, argnums=(0, 1), has_aux=True)(params, images)
+
+    evaluated, (gradients, logits) = both(variables["params"], images)
+    np.testing.assert_allclose(evaluated, GOLDEN[f"{name}/logits"], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(logits, GOLDEN[f"{name}/train_logits"], rtol=1e-3, atol=3e-4)
     norms = [np.sqrt(sum(np.sum(np.square(x)) for x in jax.tree.leaves(g))) for g in gradients]
     wanted = [GOLDEN[f"{name}/gradient_norm"], GOLDEN[f"{name}/image_gradient_norm"]]
@@ -152,7 +154,7 @@ def test_fixup_starts_as_its_paper_says() -> None:
 def test_preact_resnet18_starts_as_its_code_says() -> None:
     """Truncated at two standard deviations of sqrt(2 / fan_in) / 0.8796; a small linear layer."""
     network = PreActResNet18(200)
-    params: Any = network.init(jax.random.key(0), jnp.zeros((1, 16, 16, 3)))["params"]
+    params: Any = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 16, 16, 3)))["params"]
     kernel = params["block2_conv2"]["kernel"]
     std = np.sqrt(2 / (9 * 128))
     assert abs(np.std(kernel) / std - 1) < 0.01
@@ -164,7 +166,7 @@ def test_preact_resnet18_starts_as_its_code_says() -> None:
 @pytest.mark.parametrize("network", [LeNet(10), Layer13(10, 8)], ids=["lenet", "layer13"])
 def test_pytorchs_uniform_start(network: Any) -> None:
     """Weights and biases fill U(-1/sqrt(fan_in), 1/sqrt(fan_in)), layer by layer."""
-    params = network.init(jax.random.key(0), jnp.zeros((1, 28, 28, 1)))["params"]
+    params = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 28, 28, 1)))["params"]
     for name, layer in params.items():
         if "kernel" in layer:
             bound = 1 / np.sqrt(np.prod(layer["kernel"].shape[:-1]))

@@ -147,7 +147,7 @@ def test_missing_config_lists_the_available_ones() -> None:
 
 @pytest.mark.slow
 def test_sprites_are_learned_to_their_true_range(tmp_path: Path) -> None:
-    """Rotation alone, a quarter of the full budget, at full optimisation: within 15 degrees of 90."""
+    """Rotation alone, a quarter of the budget, at full optimisation: within 15 degrees of 90."""
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     overrides = (
         "--config.transform.subgroup=rotation", "--config.train.epochs=2",
