@@ -62,11 +62,10 @@ def modules(
 
 
 @functools.cache
-def start(**fields: bool) -> training.TrainState:
-    """Where all steps of these modules begin, on the host: made once."""
-    state = training.init_state(
-        *modules(**fields), OPTIMIZER, CONTROLLER, IMAGES[:4], key=jax.random.key(1)
-    )
+def start(*, batch_norm: bool, reparameterized: bool) -> training.TrainState:
+    """Where all steps of these modules begin, made once: on the host, but for the key."""
+    parts = modules(batch_norm=batch_norm, reparameterized=reparameterized)
+    state = training.init_state(*parts, OPTIMIZER, CONTROLLER, IMAGES[:4], key=jax.random.key(1))
     return jax.device_get(state)
 
 
@@ -102,7 +101,7 @@ def train(
         resident=resident,
     )  # fmt: skip
     kept = start(**fields)
-    # A step takes the place of the state before it, and a key, which stays on its device, is one.
+    # A step destroys the state that it is given.
     state = place.replicate(kept.replace(key=jax.random.clone(kept.key)))
 
     def order(number: int) -> np.ndarray:
