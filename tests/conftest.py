@@ -2,6 +2,7 @@
 
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import jaxlib
@@ -54,7 +55,9 @@ _set_environment()
 collect_rarely()
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave a run's figures unpainted: only the tests of the report look at them."""
-    monkeypatch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")
+@pytest.fixture(scope="module")
+def undrawn() -> Iterator[None]:
+    """Leave a module's figures of runs unpainted: only the tests of the report look at them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")
+        yield

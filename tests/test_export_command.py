@@ -17,12 +17,10 @@ from flowjax_inv import export
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory, undrawn: None) -> Path:
     config = smoke(evaluation__rules=("code", "plain"), evaluation__average="logits")
     workdir = tmp_path_factory.mktemp("runs") / "tiny"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")
-        train_and_evaluate(config, workdir, command="python -m experiments.run --config=X")
+    train_and_evaluate(config, workdir, command="python -m experiments.run --config=X")
     return workdir
 
 

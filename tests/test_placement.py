@@ -47,7 +47,7 @@ OPTIMIZER, CONTROLLER = optax.sgd(0.02, momentum=0.9), EntropyBand(low=0, high=1
 
 
 def modules(
-    *, batch_norm: bool = False, reparameterized: bool = True, axis_name: str | None = None
+    *, batch_norm: bool, reparameterized: bool, axis_name: str | None = None
 ) -> tuple[OneConv, Flow]:
     """Return a classifier and a distribution."""
 

@@ -42,7 +42,7 @@ def test_what_was_trained_on_is_not_held_out(choice, monkeypatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, undrawn: None) -> Path:
     config = poses.get_config("smoke")
     config.classifier.name = "simple_conv"
     config.embedding.width, config.embedding.features = 4, 8
@@ -50,7 +50,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workdir = tmp_path_factory.mktemp("runs") / "one"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored, "load", lambda *_, **__: _set())
-        patch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")
         train_and_evaluate(config, workdir)
     return workdir
 

@@ -38,7 +38,7 @@ _CONFIDENCE = 4
 POOL = 300  # draws that a norm chooses from, as in the authors' code
 # Views at a time on a CPU, so that what is between a network's layers fits the cache. By XLA's
 # convolutions 32 and 64 were the best of 16 to 256 on two cores (SimpleConv, LeNet, Layer13,
-# ResNets); by oneDNN's 256 of 64 to 1024 (SimpleConv, Layer13; LeNet gains 5 % with 1024).
+# ResNets); by oneDNN's 256 of 64 to 1024 (SimpleConv, Layer13; LeNet gains 7 to 10 % with 1024).
 _AT_A_TIME, _AT_A_TIME_BY_ONEDNN = 32, 256
 
 
