@@ -1,4 +1,5 @@
-# `make help` lists the targets. Everything is made inside this folder: .venv/, .cache/, runs/.
+# `make help` lists the targets. All is made in this folder (.venv/, .cache/, runs/), but compiled
+# programs, which are kept in the user's cache folder.
 # PYTHON=...       the interpreter that makes .venv (default: the first suitable one found)
 # PYTEST_ARGS=...  what every pytest call gets (default: two processes), for example PYTEST_ARGS="-x -k warp"
 
@@ -55,7 +56,7 @@ setup: $(VENV)/.ready-dev  ## make .venv with everything the other targets need
 
 .PHONY: clean
 clean:  ## remove what make made, except runs/
-	rm -rf $(VENV) .cache .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf $(VENV) .cache .pytest_cache .ruff_cache build dist *.egg-info flowjax_inv/warps/_taps*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.ready: $(REQUIREMENTS) | $(BIN)/python

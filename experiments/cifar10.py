@@ -3,7 +3,7 @@
     python -m flowjax_inv.data prepare cifar10 --from FOLDER_OF_THE_ARCHIVES
     python -m experiments.run --config=experiments/cifar10.py:cpu --workdir=runs/cifar10
 
-Variants: none, the paper's recipe (a GPU); `:cpu`, 25 minutes on two cores; `:smoke`, to see that
+Variants: none, the paper's recipe (a GPU); `:cpu`, 16 minutes on two cores; `:smoke`, to see that
 it runs. The control without augmentation: --config.distribution.name=identity.
 
 In the few epochs of `:cpu` the paper's alpha of 0.1 outruns the classifier. On 5,000 images held

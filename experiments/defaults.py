@@ -112,7 +112,7 @@ FIELDS: dict[str, Any] = {
         ),
         "warp": Field(
             "auto",
-            "bilinear sampling; auto: flat on a single CPU device, else gather",
+            "bilinear sampling; auto: on one CPU device native (flat without C), else gather",
             choices=("auto", "gather", "flat", "native", "map_coordinates"),
         ),
         "padding": Field("zeros", "outside the picture", choices=("zeros", "border")),

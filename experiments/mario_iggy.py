@@ -6,8 +6,9 @@ Variants: none or `:cpu`, two minutes on two cores; `:paper`, the paper's flow (
 a learned uniform box) on the same budget; `:rivals`, for every --config.distribution.name alike,
 the first epoch without views, as InstaAug needs it; `:rotation`, turns alone and the classifier
 frozen after its first epoch: the sharpest density, whose mean-shift ends within two degrees and,
-trained on 45 degrees, brings turned digits of a class nearer to each other; `:smoke`, seconds, to
-see that it runs. Other sets: --config.data.half_range_degrees=45.
+trained on 45 degrees, makes turned digits of a class differ less pixel by pixel, though not in
+their angles; `:smoke`, seconds, to see that it runs.
+Other sets: --config.data.half_range_degrees=45.
 """
 
 from experiments import defaults, recipes

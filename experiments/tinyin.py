@@ -3,7 +3,7 @@
     python -m flowjax_inv.data prepare tiny_imagenet --from FOLDER_OF_THE_ARCHIVE
     python -m experiments.run --config=experiments/tinyin.py
 
-Variants: none, the recipe in full (a GPU); `:cpu`, 5 minutes on two cores, on five classes;
+Variants: none, the recipe in full (a GPU); `:cpu`, 5 to 15 minutes on two cores, on five classes;
 `:smoke`, to see that it runs. A part of the classes: --config.data.classes=0-19.
 
 InstaAug's 321 crops may leave the picture; without the last field it has the 105 that do not:

@@ -40,7 +40,7 @@ class Checkpoints:
     Args:
         folder: where they live; made if absent.
         config: nested dict of plain values, stored with each checkpoint and compared on restore.
-        keep: how many of the newest are kept.
+        keep: how many of the newest are kept. A best one is not: it would be chosen on test images.
     """
 
     def __init__(self, folder: str | Path, config: dict[str, Any], *, keep: int = 2):

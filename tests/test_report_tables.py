@@ -59,6 +59,13 @@ def test_results_table_says_how_many_seeds_have_a_figure(tmp_path: Path) -> None
     )
 
 
+def test_a_run_that_was_continued_has_no_minutes(tmp_path: Path) -> None:
+    facts = {"true_half_range_degrees": 90.0, "seconds": 120.0}
+    write_results(tmp_path, "flow", 0, resumed_at_step=0, **facts)
+    write_results(tmp_path, "flow", 1, resumed_at_step=7, **facts)
+    assert "| 2.0 (1 of 2) |" in readme_sprites.results_table(tmp_path)
+
+
 def test_results_table_refuses_nothing_and_nonsense(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no NAME/SEED/results\.json; copy"):
         readme_sprites.results_table(tmp_path)

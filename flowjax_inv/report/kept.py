@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flowjax_inv.report.reading import flat, read_object
+from flowjax_inv.report.reading import flat, read_object, read_results
 
 __all__ = ["Kept", "read_by_name", "read_kept"]
 
@@ -70,7 +70,7 @@ def read_kept(root: Path) -> list[Kept]:
         name = path.parent.parent.name
         runs = kept.setdefault(name, Kept(name, [], []))
         config = path.parent / "config.json"
-        runs.results.append(read_object(path))
+        runs.results.append(read_results(path))
         runs.configs.append(read_object(config) if config.is_file() else {})
     if not kept:
         raise ValueError(

@@ -120,6 +120,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         )
         if results.get(key) is not None and not (key.startswith("parameters_") and not results[key])
     ]
+    if results.get("resumed_at_step"):
+        facts.append(("Continued from step", f"{results['resumed_at_step']:,}"))
     if isinstance(results.get("seconds"), int | float):
         facts.append(("Time", f"{results['seconds'] / 60:.1f} minutes"))
     if isinstance(results.get("seconds_to_first_step"), int | float):

@@ -17,6 +17,7 @@ __all__ = [
     "read_evaluation",
     "read_metrics",
     "read_object",
+    "read_results",
     "read_run",
 ]
 
@@ -81,7 +82,7 @@ def read_run(workdir: Path | str) -> Run:
         config=read_object(folder / "config.json"),
         environment=read_object(environment) if environment.is_file() else {},
         metrics=read_metrics(folder / "metrics.jsonl"),
-        results=read_object(folder / "results.json"),
+        results=read_results(folder / "results.json"),
         evaluation=evaluation,
         evaluation_note=note,
         profile=read_object(profile) if profile.is_file() else {},
@@ -112,6 +113,19 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds a {type(content).__name__}; it should be one JSON object")
     return content
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Read a `results.json`; of a continued run without its seconds, which are of the last part.
+
+    Raises:
+        ValueError: if the file holds something else than a JSON object.
+    """
+    results = read_object(path)
+    if results.get("resumed_at_step"):
+        for name in ("seconds", "seconds_training"):
+            results.pop(name, None)
+    return results
 
 
 def as_stored(config: Mapping[str, Any]) -> dict[str, Any]:
