@@ -39,7 +39,7 @@ def get_config(variant: str = "") -> defaults.Config:
     embedding.noise = 0.3
     embedding.width, embedding.features = 32, 72
     # Of the paper's flow, --config.distribution.name=flow, on the same network. Many modes: an
-    # aeroplane has none that it must be in. They start all round the circle.
+    # aeroplane has none that it must be in. They start evenly within ±136°.
     flow = config.distribution
     flow.components, flow.loc_start, flow.gumbel, flow.layers = 30, "even", "score", 4
     flow.width, flow.temperature = 32, 0.5

@@ -25,10 +25,18 @@ class Constant:
     """Alpha that never changes.
 
     Attributes:
-        value: alpha > 0.
+        value: alpha >= 0.
+
+    Raises:
+        ValueError: if it is below 0.
     """
 
     value: float
+
+    def __post_init__(self) -> None:
+        """Refuse a bonus for narrowness."""
+        if not self.value >= 0:
+            raise ValueError(f"value is {self.value}; want 0 or more.")
 
     def init(self) -> tuple[()]:
         """Return the empty state."""
@@ -56,11 +64,22 @@ class Ramp:
     Attributes:
         start, end: alpha > 0 before the first update and from the last one on.
         steps: number of updates between them, >= 1.
+
+    Raises:
+        ValueError: for numbers out of range.
     """
 
     start: float
     end: float
     steps: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no way from one alpha to another."""
+        if not (self.start > 0 and self.end > 0 and self.steps >= 1):
+            raise ValueError(
+                f"start={self.start}, end={self.end}, steps={self.steps}; want alphas above 0 and "
+                "at least 1 step."
+            )
 
     def init(self) -> jax.Array:
         """Return the number of updates: 0."""

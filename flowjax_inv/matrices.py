@@ -30,7 +30,8 @@ def exp(algebra: ArrayLike) -> jax.Array:
 
     Returns:
         (..., 3, 3), last row (0, 0, 1). Exact at 0; derivatives are finite everywhere, and right
-        at q = 0. The offset loses digits above |A| = 20.
+        at q = 0. Errors are roundings of the largest entry; the offset loses digits above
+        |A| = 20.
 
     Raises:
         ValueError: if algebra does not end in (3, 3).
@@ -70,7 +71,9 @@ def log(matrices: ArrayLike) -> jax.Array:
 @jax.jit
 def _log(matrices: jax.Array) -> jax.Array:
     middle, p, b = _split(matrices)
-    determinant = middle * middle - p
+    # Not middle^2 - p: of a stretch along one axis both are large, and nothing would be left.
+    determinant = matrices[..., 0, 0] * matrices[..., 1, 1]
+    determinant -= matrices[..., 0, 1] * matrices[..., 1, 0]
     positive = determinant > 0
     root = jnp.sqrt(jnp.where(positive, determinant, 1.0))
     # The linear part over its root determinant is c 1 + B': c = cosh r or cos w, B'^2 = p 1 with
@@ -80,7 +83,7 @@ def _log(matrices: jax.Array) -> jax.Array:
     # factor = r / sinh r or w / sin w.
     near = (jnp.abs(p) < 0.05) & (c > 0)
     small = jnp.where(near, p, 0.0)
-    series = jnp.polyval(jnp.array([-63 / 2816, 35 / 1152, -5 / 112, 3 / 40, -1 / 6, 1.0]), small)
+    series = _polynomial(small, -63 / 2816, 35 / 1152, -5 / 112, 3 / 40, -1 / 6, 1.0)
     real = ~near & (p > 0)
     sinh = jnp.sqrt(jnp.where(real, p, 1.0))
     turn = ~near & (p < 0)
@@ -108,14 +111,19 @@ def _blend(s: jax.Array, q: jax.Array) -> tuple[jax.Array, ...]:
     r, w = jnp.sqrt(jnp.where(real, q, 1.0)), jnp.sqrt(jnp.where(turn, -q, 1.0))
     # e^s inside: e^s cosh r is finite where cosh r alone overflows.
     grow, shrink, scale = jnp.exp(jnp.where(real, s + r, 0.0)), jnp.exp(s - r), jnp.exp(s)
-    cosh = jnp.polyval(jnp.array([1 / 40320, 1 / 720, 1 / 24, 1 / 2, 1.0]), small)
-    sinh = jnp.polyval(jnp.array([1 / 362880, 1 / 5040, 1 / 120, 1 / 6, 1.0]), small)
+    cosh = _polynomial(small, 1 / 40320, 1 / 720, 1 / 24, 1 / 2, 1.0)
+    sinh = _polynomial(small, 1 / 362880, 1 / 5040, 1 / 120, 1 / 6, 1.0)
     even = jnp.where(real, 0.5 * (grow + shrink), scale * jnp.where(turn, jnp.cos(w), cosh))
     odd = jnp.where(real, 0.5 * (grow - shrink) / r, scale * jnp.where(turn, jnp.sin(w) / w, sinh))
     weights = jnp.asarray(_WEIGHTS, s.dtype)
     alpha = jnp.sum(weights * even[..., :-1], axis=-1)
     beta = jnp.sum(weights * jnp.asarray(_NODES, s.dtype) * odd[..., :-1], axis=-1)
     return even[..., -1], odd[..., -1], alpha, beta
+
+
+def _polynomial(x: jax.Array, *coefficients: float) -> jax.Array:
+    """Evaluate a polynomial, its highest power first, in the precision of x."""
+    return jnp.polyval(jnp.asarray(coefficients, x.dtype), x)
 
 
 def _split(matrix: jax.Array) -> tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]:

@@ -2,13 +2,15 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
+
+from flowjax_inv.naming import check_name
 
 __all__ = [
     "AVERAGES",
@@ -115,16 +117,18 @@ def score_function_term(
     Args:
         losses: (n, N) loss of every sample.
         log_prob: (n, N) log g of the same samples.
-        baseline: subtract b; without it the gradient is the same on average, and noisier.
+        baseline: subtract b; without it the gradient is the same on average, and noisier. A sample
+            that is alone has none.
         over_devices: mean over the devices that hold other parts of the batch.
         devices: their number.
 
     Source: Williams, Simple statistical gradient-following algorithms, 1992.
     """
     total = losses.size * devices
+    baseline = baseline and total > 1
     # Leaving x out of the mean is a factor: x - (S - x) / (M - 1) = M / (M - 1) (x - S / M).
     centred = losses - over_devices(jnp.mean(losses))
-    weight = lax.stop_gradient(centred * (total / max(total - 1, 1)) if baseline else losses)
+    weight = lax.stop_gradient(centred * (total / (total - 1)) if baseline else losses)
     return jnp.mean(weight * (log_prob - lax.stop_gradient(log_prob)))
 
 
@@ -163,7 +167,8 @@ class Objective:
         chunk_statistics: allow chunks with batch norm, whose statistics are then a chunk's own.
 
     Raises:
-        ValueError: if chunks do not divide the copies, or a pose likelihood has other terms.
+        ValueError: if the loss is neither, chunks do not divide the copies, or a pose likelihood
+            has other terms.
     """
 
     loss: Loss = "cross_entropy"
@@ -181,7 +186,8 @@ class Objective:
     chunk_statistics: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse chunks that leave a rest: every size of chunk compiles again."""
+        """Refuse an unknown loss, and chunks that leave a rest: every size compiles again."""
+        check_name("loss", self.loss, get_args(Loss))
         if self.copies_per_chunk and self.copies % self.copies_per_chunk:
             raise ValueError(
                 f"copies_per_chunk is {self.copies_per_chunk} of {self.copies} copies; take a "

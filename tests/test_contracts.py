@@ -43,6 +43,13 @@ def test_a_larger_loss_opens_the_gate_further() -> None:
         assert fit.changed == np.sum(changes & (score > fit.gate))
 
 
+def test_a_bound_rounded_up_opens_no_gate() -> None:
+    """As few images as will do: the bound where nothing is acted on is 0.1, give or take an ulp."""
+    fit = fit_gate(np.ones(67), np.ones(67, bool), max_clean_loss=0.1, confidence=1 - 0.9**67)
+    assert (fit.gate, fit.changed) == (np.inf, 0)
+    assert fit.bound <= 0.1
+
+
 def test_refusals() -> None:
     assert least_images(0.01, 0.95) == 299
     fields = {"max_clean_loss": 0.01, "confidence": 0.95}

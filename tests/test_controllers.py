@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv.controllers import Constant, EntropyBand, PatientBand
+from flowjax_inv.controllers import Constant, EntropyBand, PatientBand, Ramp
 
 
 def _run(controller: EntropyBand, respond, steps: int):
@@ -89,6 +89,14 @@ def test_constant() -> None:
     controller = Constant(0.3)
     state = controller.update(controller.init(), jnp.float32(2.0))
     assert float(controller.alpha(state)) == pytest.approx(0.3)
+    with pytest.raises(ValueError, match=r"value is -1.0; want 0 or more"):
+        Constant(-1.0)
+
+
+@pytest.mark.parametrize("fields", [(0.0, 1.0, 5), (1.0, -1.0, 5), (1.0, 2.0, 0)])
+def test_ramp_refusals(fields: tuple[float, float, int]) -> None:
+    with pytest.raises(ValueError, match=r"want alphas above 0 and at least 1 step"):
+        Ramp(*fields)
 
 
 @pytest.mark.parametrize(

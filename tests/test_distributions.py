@@ -289,6 +289,16 @@ def test_full_gaussian_correlates_and_diagonal_does_not() -> None:
             lambda: flow(1, loc_start="middle"),
             "loc_start='middle' is unknown; did you mean one of random, even",
         ),
+        (lambda: flow(1, bijection="affine"), "bijection='affine' is unknown; did you mean one of"),
+        (lambda: flow(1, base="gaussian"), "base='gaussian' is unknown; did you mean one of"),
+        (lambda: flow(1, gumbel="straight"), "gumbel='straight' is unknown; did you mean one of"),
+        (lambda: flow(1, layers=0), "layers is 0; want at least 1"),
+        (
+            lambda: flow(3, periodic=(True,)),
+            "periodic has 1 entries for 3 coordinates; give one each",
+        ),
+        (lambda: Augerino(dim=1, anchor=(0.0, 0.2)), "anchor has 2 numbers for 1 coordinates"),
+        (lambda: Augerino(dim=3, scales=(1.0, 2.0)), "scales has 2 numbers for 3 coordinates"),
     ],
 )
 def test_refusals(make: Callable[[], ConditionalDistribution], text: str) -> None:

@@ -145,3 +145,7 @@ def test_a_step_a_prediction_and_a_mean_shift() -> None:
     shifted = shift(variables["distribution"], floats, jax.random.key(3))
     assert shifted.images.dtype == jnp.float32
     assert bool(jnp.all(jnp.isfinite(shifted.theta)))
+    started = make_mean_shift(flow, transform, steps=1, start=jnp.zeros(1, jnp.float32))
+    assert jnp.isfinite(started(variables["distribution"], floats, jax.random.key(3)).theta).all()
+    theta = jnp.zeros((2, 6), jnp.float32)
+    assert Affine().matrix(theta).dtype == jnp.float32

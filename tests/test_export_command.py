@@ -49,7 +49,7 @@ def test_a_run_becomes_a_predictor(run: Path, tmp_path: Path, capsys, monkeypatc
     for path in out.iterdir():
         assert str(run).encode() not in path.read_bytes()
     straight = tmp_path / "aligner"
-    assert main([f"--workdir={run}", f"--out={straight}", "--num_samples=2", "--aligner"]) == 0
+    assert main([f"--workdir={run}", f"--out={straight}", "--num_samples=5", "--aligner"]) == 0
     assert export.load(straight).card["outputs"].keys() == {"theta", "images", "converged"}
     capsys.readouterr()
     assert main([f"--workdir={run}", f"--out={out}"]) == 2

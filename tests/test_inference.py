@@ -206,6 +206,21 @@ def test_the_standard_error_is_that_of_the_mean() -> None:
     np.testing.assert_allclose(means.std(0) / np.sqrt((errors**2).mean(0)), 1.0, atol=0.25)
 
 
+def test_views_in_half_precision_are_averaged_in_single() -> None:
+    """The mean of 300 equal views is that view, and its standard error no more than rounding."""
+
+    def classify(images: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(jnp.array([1.5, 0.0], jnp.bfloat16), (images.shape[0], 2))
+
+    got = predict_adaptive(
+        classify, _turns(0.1), ROTATION, IMAGES, key=jax.random.key(0), standard_error=1e-9
+    )
+    np.testing.assert_allclose(got.probabilities[:, 0], jax.nn.sigmoid(1.5), rtol=1e-5)
+    assert float(got.standard_error.max()) < 1e-4
+    flat = average_views(jnp.zeros((2, 1, 100), jnp.float16), "confident")
+    np.testing.assert_allclose(flat, 0.01, rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_any_classifier_will_do() -> None:
     """A callback to the host, as another framework's network would be; NaN stays NaN."""

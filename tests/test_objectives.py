@@ -9,6 +9,7 @@ import optax
 import pytest
 
 from flowjax_inv.objectives import (
+    Objective,
     score_function_term,
     view_cross_entropy,
     view_squared_error,
@@ -65,6 +66,12 @@ def test_refusals_of_smoothed_labels_and_squared_errors() -> None:
         view_squared_error(LOGITS[..., :1], LABELS, "probs")
 
 
+def test_unknown_loss() -> None:
+    loss: Any = "mse"
+    with pytest.raises(ValueError, match=r"loss='mse' is unknown; .* cross_entropy, squared_error"):
+        Objective(loss=loss)
+
+
 def test_unknown_average() -> None:
     average: Any = "mean"
     with pytest.raises(ValueError, match='average is "mean"; allowed: losses, logits, probs'):
@@ -97,3 +104,8 @@ def test_the_baseline_takes_the_noise_of_a_constant_away() -> None:
 
     assert float(push(True)) < 1e-7
     assert float(push(False)) == pytest.approx(1 / 16)
+
+
+def test_a_sample_that_is_alone_has_no_baseline() -> None:
+    gradient = jax.grad(lambda x: score_function_term(jnp.full((1, 1), 3.0), x))(jnp.ones((1, 1)))
+    assert float(gradient[0, 0]) == 3.0

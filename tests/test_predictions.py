@@ -54,6 +54,14 @@ def test_auroc_is_mann_whitneys_statistic() -> None:
     np.testing.assert_allclose(metrics.auroc(scores, positive), expected, rtol=1e-5)
 
 
+def test_auroc_of_many_scores_and_of_infinite_ones() -> None:
+    scores = jnp.arange(100_000.0)
+    np.testing.assert_allclose(metrics.auroc(scores, scores >= 50_000), 1.0, rtol=1e-5)
+    with_infinities = jnp.array([jnp.inf, 2.0, jnp.inf, -jnp.inf])
+    assert float(metrics.auroc(with_infinities, jnp.array([1, 1, 0, 0]))) == pytest.approx(0.625)
+    assert np.isnan(metrics.auroc(jnp.array([jnp.nan, 0.0]), jnp.array([True, False])))
+
+
 def test_spread_of_angles() -> None:
     angle = 175.0 + 10.0 * jax.random.normal(jax.random.key(0), (5_000,))
     np.testing.assert_allclose(metrics.circular_std_degrees(angle), 10.0, rtol=0.05)

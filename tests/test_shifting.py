@@ -199,6 +199,10 @@ def test_modes_and_their_weights() -> None:
 REFUSALS: dict[str, tuple[dict, str]] = {
     "no step": ({"steps": 0}, "steps=0, num_samples=100; want at least 1 of each"),
     "no sample": ({"num_samples": 0}, "num_samples=0; want at least 1"),
+    "few samples round a circle": (
+        {"num_samples": 4},
+        "num_samples is 4; along a circle want at least 5, or a bandwidth",
+    ),
     "gamma 0": ({"step_size": 0.0}, "step_size is 0.0; want 0 < step_size <= 1"),
     "gamma above 1": ({"step_size": 1.5}, "more overshoots"),
     "tolerance": ({"tolerance": -1.0}, "want tolerance >= 0"),
@@ -207,6 +211,7 @@ REFUSALS: dict[str, tuple[dict, str]] = {
         {"coordinates": ("turn",)},
         r"coordinates is \('turn',\); want names out of \['rotation'\], as in \(\"rotation\",\)",
     ),
+    "a word": ({"coordinates": "rotation"}, "coordinates is 'rotation'; want names out of"),
     "no coordinate": ({"coordinates": ()}, "or None for all"),
     "spread": ({"spread": "even"}, "spread='even' is unknown; did you mean one of independent"),
     "group": (

@@ -196,6 +196,12 @@ def test_log_undoes_exp_and_exp_undoes_log():
     np.testing.assert_allclose(there[ok], matrices[ok], atol=1e-4)
 
 
+@pytest.mark.parametrize("stretch", [100.0, 5_000.0])
+def test_log_of_a_great_stretch_along_one_axis(stretch: float):
+    got = log(jnp.diag(jnp.array([stretch, 1 / stretch, 1.0])))
+    np.testing.assert_allclose(jnp.diag(got), np.log([stretch, 1 / stretch, 1.0]), rtol=1e-5)
+
+
 def test_log_is_nan_where_there_is_none():
     for diagonal in ([-1.0, 1.0, 1.0], [-1.0, -2.0, 1.0], [0.0, 1.0, 1.0], [-1.0, -1.0, 1.0]):
         assert bool(jnp.any(jnp.isnan(log(jnp.diag(jnp.array(diagonal))))))

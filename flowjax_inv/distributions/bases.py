@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from flowjax_inv.naming import check_name
 from flowjax_inv.noise import draw_noise, split_key
 
 __all__ = ["Gaussian", "GaussianMixture", "UniformBox"]
@@ -110,6 +111,8 @@ class GaussianMixture(distrax.Distribution):
         temperature: of the Gumbel-softmax.
         gumbel: "hard" (straight-through), "relaxed" or "score".
 
+    Raises:
+        ValueError: if `gumbel` is none of the three.
     Source: flow paper section 4 and its code. There the density divides by exp(log_scale) + 1e-3
         but normalises by exp(log_scale), and log_prob hides the weights from the gradient.
     """
@@ -124,6 +127,7 @@ class GaussianMixture(distrax.Distribution):
         gumbel: str,
     ):
         super().__init__()
+        check_name("gumbel", gumbel, ("hard", "score", "relaxed"))
         self.logits, self.loc, self.log_scale = logits, loc, log_scale
         self.temperature, self.gumbel = temperature, gumbel
 

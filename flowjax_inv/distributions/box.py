@@ -107,8 +107,10 @@ class Augerino(ConditionalDistribution):
     anchor: Sequence[float] = ()
 
     def __post_init__(self) -> None:
-        """Refuse ranges that are no share of the box."""
+        """Refuse ranges that are no share of the box, and numbers for other coordinates."""
         _half_ranges(self)
+        _anchor(self)
+        _scales(self)
         super().__post_init__()
 
     @nn.compact
@@ -160,8 +162,10 @@ class InstaAug(ConditionalDistribution):
     base_projection_scale: float = 0.01
 
     def __post_init__(self) -> None:
-        """Refuse ranges that are no share of the box."""
+        """Refuse ranges that are no share of the box, and numbers for other coordinates."""
         _half_ranges(self)
+        _anchor(self)
+        _scales(self)
         super().__post_init__()
 
     @nn.compact
@@ -191,17 +195,27 @@ def _around(module: Augerino | InstaAug, below: jax.Array, above: jax.Array) -> 
         module: whose anchor.
         below, above: (N, d) shares in (0, 1).
     """
-    anchor = jnp.clip(jnp.asarray(module.anchor or (0.0,), jnp.float32), -1.0, 1.0)
+    anchor = _anchor(module)
     below, above = below * (anchor + 1.0), above * (1.0 - anchor)
     return UniformBox(anchor + (above - below) / 2.0, jnp.log(above + below))
 
 
+def _anchor(module: Augerino | InstaAug) -> jax.Array:
+    anchor = np.clip(_per_coordinate(module, "anchor", 0.0), -1.0, 1.0)
+    return jnp.asarray(anchor, jnp.float32)
+
+
 def _scales(module: Augerino | InstaAug) -> jax.Array:
-    return jnp.asarray(module.scales or (1.0,), jnp.float32)
+    return jnp.asarray(_per_coordinate(module, "scales", 1.0), jnp.float32)
 
 
-def _per_coordinate(module: ConditionalDistribution, name: str) -> np.ndarray:
+def _per_coordinate(
+    module: ConditionalDistribution, name: str, default: float | None = None
+) -> np.ndarray:
+    """Return (d,) float64 of a field with one number for all or one each; the default if empty."""
     values = np.atleast_1d(np.asarray(getattr(module, name), np.float64))
+    if default is not None and not len(values):
+        values = np.array([default])
     if len(values) not in (1, module.dim):
         raise ValueError(
             f"{name} has {len(values)} numbers for {module.dim} coordinates; give one, or one each."

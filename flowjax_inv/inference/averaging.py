@@ -122,7 +122,7 @@ def _classified(classify: Callable[[jax.Array], jax.Array], images: jax.Array) -
     def checked(images: jax.Array) -> jax.Array:
         logits = classify(images)
         check_logits(logits, images)
-        return logits
+        return _single(logits)
 
     try:
         return _few_at_a_time(checked, images)
@@ -159,6 +159,11 @@ def _at_a_time() -> int:
     return _AT_A_TIME_BY_ONEDNN if called else _AT_A_TIME
 
 
+def _single(logits: jax.Array) -> jax.Array:
+    """Return logits as float32 at least: means in half precision are off by more than they say."""
+    return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+
+
 def check_logits(logits: Any, images: jax.Array) -> None:
     """Refuse what is no logits (N, classes) of images (N, H, W, C)."""
     if logits.ndim != 2 or logits.shape[0] != images.shape[0]:
@@ -178,6 +183,7 @@ def average_views(logits: jax.Array, average: Average) -> jax.Array:
     Raises:
         ValueError: if `average` is none of the three.
     """
+    logits = _single(logits)
     if average == "logits":
         return jax.nn.softmax(jnp.mean(logits, axis=0))
     probs = jax.nn.softmax(logits)

@@ -90,8 +90,9 @@ def fit_gate(
         )
     counts = np.sum(changes & (score > _GATES[:, None]), axis=-1)
     bounds = change_bound(counts, images, confidence)
-    chosen = int(np.argmax(np.append(bounds > max_clean_loss, True))) - 1
+    # At infinity nothing changes and the images suffice, whatever the bound is rounded to.
+    chosen = max(int(np.argmax(np.append(bounds > max_clean_loss, True))) - 1, 0)
     return Contract(
         float(_GATES[chosen]), max_clean_loss, confidence, images,
-        int(counts[chosen]), float(bounds[chosen]),
+        int(counts[chosen]), min(float(bounds[chosen]), max_clean_loss),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -111,7 +112,8 @@ def mean_shift(
         images: (N, H, W, C) float.
         key: PRNG key.
         steps: K >= 1, the most that are made.
-        num_samples: per image and step.
+        num_samples: per image and step; along a circle without a window at least 5, as fewer show
+            no direction (see `mean_offset`).
         step_size: gamma in (0, 1]. Paper 0.1; ten steps of it cover 65 % of an offset.
         tolerance: an image stops when no coordinate of E[T] is above this, in box units (of a
             rotation, 1e-3 is 0.18 degrees). 0: all steps are made (the paper).
@@ -138,13 +140,19 @@ def mean_shift(
     check_images(images)
     _check_shift(steps, num_samples, step_size, tolerance, bandwidth)
     check_name("spread", spread, SPREADS)
+    chosen = _chosen(transform, coordinates)
+    circles = bandwidth is None and np.any(chosen & np.asarray(transform.periodic))
+    if circles and num_samples <= _RAYLEIGH:
+        raise ValueError(
+            f"num_samples is {num_samples}; along a circle want at least {math.ceil(_RAYLEIGH)}, "
+            "or a bandwidth: fewer samples show no direction, and nothing would move."
+        )
     if group and not transform.closed:
         raise ValueError(
             f"group=True with {type(transform).__name__}({', '.join(transform.names)}), of which "
             "two in a row are none again; take group=False."
         )
-    chosen = _chosen(transform, coordinates)
-    first = transform.identity if start is None else jnp.asarray(start, jnp.float32)
+    first = transform.identity if start is None else jnp.asarray(start, transform.identity.dtype)
     first = jnp.broadcast_to(first, (images.shape[0], transform.dim))
 
     def offset(theta: jax.Array, step: jax.Array) -> jax.Array:
@@ -255,13 +263,13 @@ def _chosen(transform: Transform, coordinates: Sequence[str] | None) -> np.ndarr
     """Return which coordinates E[T] is taken along, (d,) bool."""
     if coordinates is None:
         return np.ones(transform.dim, bool)
-    wrong = sorted(set(coordinates) - set(transform.names))
-    if wrong or not coordinates:
+    # A word is a sequence of letters, which may be names: not what was meant.
+    if isinstance(coordinates, str) or not coordinates or set(coordinates) - set(transform.names):
         raise ValueError(
             f"coordinates is {coordinates!r}; want names out of {list(transform.names)}, as in "
             f'("{transform.names[-1]}",), or None for all.'
         )
-    return np.isin(transform.names, coordinates)
+    return np.isin(transform.names, tuple(coordinates))
 
 
 def _check_shift(

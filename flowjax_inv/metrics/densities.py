@@ -30,7 +30,8 @@ _GRID = 720  # parts of the circle where distributions of angles are compared
 
 def wrap_degrees(angle: jax.Array) -> jax.Array:
     """Wrap angles into [-180, 180) degrees."""
-    return jnp.mod(angle + 180.0, 360.0) - 180.0
+    wrapped = jnp.mod(angle + 180.0, 360.0) - 180.0
+    return jnp.where(wrapped < 180.0, wrapped, -180.0)  # rounded up, just below -180
 
 
 def circular_mean_degrees(angle: jax.Array) -> jax.Array:
@@ -50,7 +51,7 @@ def circular_std_degrees(angle: jax.Array) -> jax.Array:
 
 
 def pairwise_degrees(angle: jax.Array) -> jax.Array:
-    """Mean absolute angle between two different ones of (..., S): (...) degrees in [0, 180]."""
+    """Mean absolute angle between two different ones of (..., S > 1): (...) degrees in [0, 180]."""
     apart = jnp.abs(wrap_degrees(angle[..., :, None] - angle[..., None, :]))
     count = angle.shape[-1]
     return jnp.sum(apart, axis=(-2, -1)) / (count * (count - 1))

@@ -76,14 +76,20 @@ def auroc(scores: jax.Array, positive: jax.Array) -> jax.Array:
 
     Args:
         scores: (N,).
-        positive: (N,) bool.
+        positive: (N,) bool, or 1 and 0.
 
     Returns:
-        Scalar in [0, 1]; NaN if all are of one kind.
+        Scalar in [0, 1]; NaN if all are of one kind, or a score is NaN.
     """
-    ordered = jnp.sort(jnp.where(positive, jnp.inf, scores))
-    below = jnp.searchsorted(ordered, scores, side="left")
-    up_to = jnp.searchsorted(ordered, scores, side="right")
-    wins = jnp.sum(jnp.where(positive, below + up_to, 0)) / 2
+    positive = jnp.asarray(positive, bool)
     negatives = jnp.sum(~positive)
-    return wins / (jnp.sum(positive) * negatives)
+    ordered = jnp.sort(jnp.where(positive, jnp.inf, scores))
+    # No more than the negatives: at infinity the positives stand among them.
+    below, up_to = (
+        jnp.minimum(jnp.searchsorted(ordered, scores, side=side), negatives)
+        for side in ("left", "right")
+    )
+    # A share for each positive: the number of all pairs does not fit 32 bits.
+    share = jnp.where(positive, (below + up_to) / (2 * negatives), 0.0)
+    area = jnp.sum(share) / jnp.sum(positive)
+    return jnp.where(jnp.any(jnp.isnan(scores)), jnp.nan, area)
