@@ -140,7 +140,7 @@ def _machine(environment: dict[str, Any]) -> str:
         f"{environment['usable_processors']} cores",
         f"Python {environment['python']}",
         *(f"{name} {environment[name]}" for name in ("jax", "torch") if name in environment),
-        f"commit {environment['git_commit'][:8]}",
+        f"commit {(environment['git_commit'] or 'unknown')[:8]}",
     ]
     return ", ".join(parts) + "."
 

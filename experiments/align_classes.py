@@ -76,7 +76,10 @@ def align_classes(
     shift = {"steps": _STEPS, "step_size": _STEP_SIZE, "num_samples": _SAMPLES} | fields
     rows, shown = [], []
     for label, name in enumerate(test.class_names):
-        images = _shaped(test.test.images[test.test.labels == label][:per_class], run)
+        of_class = test.test.images[test.test.labels == label][:per_class]
+        if not len(of_class):
+            continue  # a set may have classes without test images
+        images = _shaped(of_class, run)
         turn = rng.uniform(-degrees, degrees, len(images))
         if alike:
             turn = np.full(len(images), degrees)
@@ -119,7 +122,7 @@ def align_classes(
     (folder.path / "figures").mkdir(exist_ok=True)
     name = f"alignment_{data}{'_alike' if alike else ''}"
     folder.write_json(f"{name}.json", result)
-    figure = prototypes(list(test.class_names), np.asarray(shown), rows)
+    figure = prototypes([row["class"] for row in rows], np.asarray(shown), rows)
     write(folder.path / "figures" / f"{name}.png", as_png(figure))
     return result
 

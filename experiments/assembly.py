@@ -116,7 +116,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     checks.check(config)
     place = build.placement(config)
     data = data or build.data_set(config)
-    classes = build.outputs(config, data)
+    classes = build.outputs(config, data.class_names)
     targets, test_targets = (build.targets(config, split) for split in (data.train, data.test))
     normalization = build.normalization(config)
     normalization(jnp.asarray(data.train.images[:1]))  # refuses means of other channels

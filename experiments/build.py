@@ -7,7 +7,7 @@ line in a table here. A class receives those fields of its section of the config
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -334,11 +334,11 @@ def targets(config: Config, split: Split) -> np.ndarray:
     return split.pose_degrees
 
 
-def outputs(config: Config, data: DataSet) -> int:
+def outputs(config: Config, class_names: Sequence[str]) -> int:
     """Return the length of the classifier's output: one per class, or one angle.
 
     One more class stands for what was distorted, where `reject_distorted` asks for it.
     """
     if config.objective.loss == "squared_error":
         return 1
-    return len(data.class_names) + int(config.objective.reject_distorted)
+    return len(class_names) + int(config.objective.reject_distorted)

@@ -55,7 +55,7 @@ def _optimizer() -> dict[str, Field]:
 
 
 FIELDS: dict[str, Any] = {
-    "seed": Field(0, "of initialisation, order, copies and evaluation", low=0),
+    "seed": Field(0, "of initialisation, order, copies and evaluation", low=0, high=2**32 - 1),
     "paper": Field("", "the paper's figure and where it stands, for tables and the report"),
     "parallel": Field("jit", "how devices share a batch", choices=("jit", "pmap")),
     "num_devices": Field(0, "devices used, the first ones; 0: all", low=0),

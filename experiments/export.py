@@ -41,6 +41,11 @@ def export_run(workdir: str | Path, out: str | Path, *, num_samples: int = 0) ->
             f"{workdir} does not end in one probability per class; export a run with "
             "objective.loss=cross_entropy and reject_distorted=False."
         )
+    if config.classifier.name == "outside":
+        raise ValueError(
+            f"{workdir} stands before a classifier of your own ({config.classifier.function}), "
+            "which is not exported; export its density: --aligner."
+        )
     run = load_run(workdir)
     section, density = config.evaluation, run.distribution.has_density
     path = export.write_predictor(

@@ -35,9 +35,9 @@ class Field:
         if self.choices:
             return ", ".join(self.choices)
         if self.above is not None:
-            return f"above {self.above:g}" + (f", at most {self.high:g}" if self.high else "")
-        low = "-inf" if self.low is None else f"{self.low:g}"
-        high = "inf" if self.high is None else f"{self.high:g}"
+            return f"above {self.above:.12g}" + (f", at most {self.high:.12g}" if self.high else "")
+        low = "-inf" if self.low is None else f"{self.low:.12g}"
+        high = "inf" if self.high is None else f"{self.high:.12g}"
         return f"{low} .. {high}"
 
     @property

@@ -9,11 +9,13 @@ of it later.
 
 import argparse
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.running.command_line import UsageError, leave
+from flowjax_inv.report.reading import read_object
 from flowjax_inv.report.readme import (
     aligned_table,
     images_table,
@@ -51,17 +53,34 @@ def publish(name: str, runs: Sequence[Path], results: Path) -> None:
         results: docs/results, or another folder.
 
     Raises:
-        UsageError: if there is no run, or one is not finished.
+        UsageError: if there is no run, one is not finished, two have the same seed, or the name is
+            no folder's.
+        ValueError: if a results.json is damaged.
     """
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise UsageError(f'"{name}" is no name of a row; want letters, digits, "_", "-" and ".".')
     if not runs:
         raise UsageError(f'no runs to publish as "{name}"; give their folders after the name.')
+    by_seed: dict[str, Path] = {}
     for run in runs:
         missing = [file for file in _KEPT if not (run / file).is_file()]
         if missing:
             raise UsageError(f"{run} has no {missing[0]}; give the folder of a finished run.")
-        seed = json.loads((run / "results.json").read_text(encoding="utf-8"))["seed"]
-        target = results / name / str(seed)
+        found = read_object(run / "results.json")
+        if "seed" not in found:
+            raise UsageError(f"{run}/results.json names no seed; give the folder of a run.")
+        seed = str(found["seed"])
+        other = by_seed.setdefault(seed, run)
+        if other != run:
+            raise UsageError(f"{other} and {run} have both seed {seed}; give one run per seed.")
+    for seed, run in by_seed.items():
+        target = results / name / seed
         target.mkdir(parents=True, exist_ok=True)
+        # What was measured of the run that stood there before is not this one's.
+        for path in (
+            path for pattern in (*_KEPT_IF_THERE, "*.png") for path in target.glob(pattern)
+        ):
+            path.unlink()
         more = [path.name for pattern in _KEPT_IF_THERE for path in run.glob(pattern)]
         for file in (*_KEPT, *more):
             shutil.copyfile(run / file, target / file)

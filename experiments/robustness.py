@@ -84,6 +84,11 @@ def measure(
             "a half-range above 0 up to 180."
         )
     run = load_run(workdir)
+    if run.config.data.name == "pictures":
+        raise ValueError(
+            f"{workdir} was trained on pictures without labels, so nothing is right or wrong; what "
+            "was measured of it stands in its card.md."
+        )
     run.config.data.dir = data_dir
     data = build.data_set(run.config)
     if data.centres_degrees is not None or run.config.objective.loss != "cross_entropy":

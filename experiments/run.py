@@ -99,6 +99,12 @@ def train_and_evaluate(
         for name, params in state.params.items()
     }
     results |= {"seconds_training": trained, "seconds": time.perf_counter() - started}
+    wrong = [n for n, x in results.items() if isinstance(x, float) and not math.isfinite(x)]
+    if wrong:
+        raise FloatingPointError(
+            f"{', '.join(wrong)} of the finished run are not finite; lower a learning rate, or set "
+            "config.optimizer.*.clip_norm, in an empty folder."
+        )
     if arrays:
         folder.write_arrays("evaluation.npz", arrays)
     folder.write_json("results.json", results)

@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 from jax import export
 
-if importlib.util.find_spec("flatbuffers") is None:
-    sys.exit("error: JAX reads exported programs by flatbuffers: pip install flatbuffers")
+if importlib.util.find_spec("flatbuffers") is None or len(sys.argv) != 3:
+    sys.exit(
+        "error: want FOLDER IMAGES.npy, and what JAX reads programs by: pip install flatbuffers"
+    )
 folder, images = Path(sys.argv[1]), np.load(sys.argv[2])
 raw = (folder / "weights.safetensors").read_bytes()  # a length, a JSON header, float32 numbers
 at = 8 + int.from_bytes(raw[:8], "little")

@@ -155,7 +155,10 @@ def sweep(
         ValueError: if sweep.json is damaged.
     """
     folder = RunFolder(workdir)  # files that are whole or not there, as those of a run
-    told: dict[str, dict[str, str]] = (folder.read_json("sweep.json") or {}).get("runs", {})
+    stored: Any = folder.read_json("sweep.json") or {"runs": {}}
+    if not isinstance(stored, dict) or not isinstance(stored.get("runs"), dict):
+        raise ValueError(f"{folder.path}/sweep.json is damaged; remove it, finished runs are kept.")
+    told: dict[str, dict[str, str]] = stored["runs"]
 
     def tell(name: str, status: str, **more: str) -> None:
         told[name] = {"status": status, **more}

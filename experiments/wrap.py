@@ -6,11 +6,12 @@ FUNCTION maps images (N, size, size, 3), intensities in [0, 1], to logits; of JA
 The density learns from four fifths of the pictures which way is up (no label is needed); a tenth
 fits the gate, which promises that upright pictures keep their predictions; the last tenth shows
 what became of it. Writes a run folder, and into it card.json and card.md: what was promised and
-measured. A stopped run goes on by the same command.
+measured. A stopped run goes on by the same command, with the same pictures.
 """
 
 import argparse
 import dataclasses
+import hashlib
 import math
 import shlex
 import sys
@@ -70,10 +71,13 @@ def wrap_folder(
 
     Raises:
         ValueError: if the classifier cannot be imported or called, there are too few pictures for
-            the promise asked for, or numbers are out of range.
+            the promise asked for, others than the run began with, or numbers are out of range.
     """
+    if steps < 1:
+        raise ValueError(f"steps is {steps}; want at least 1.")
     config = _config(classifier, images, size=size, channels=channels, steps=steps)
     _refuse_too_few(len(find_pictures(images, deep=True)), max_clean_loss, confidence)
+    _refuse_other_pictures(RunFolder(workdir), Path(images))
     train_and_evaluate(config, workdir, command=command)
     run = load_run(workdir)
     test = build.data_set(config).test.images
@@ -143,6 +147,22 @@ def _refuse_too_few(pictures: int, max_clean_loss: float, confidence: float) -> 
             f"{pictures} pictures, of which a tenth fits the gate, cannot show a loss of at most "
             f"{max_clean_loss:g} with confidence {confidence:g}; give {needed:,}, or a larger "
             "--max_clean_loss."
+        )
+
+
+def _refuse_other_pictures(folder: RunFolder, images: Path) -> None:
+    """Refuse to go on with other pictures: what was trained on could come to fit the gate."""
+    digest = hashlib.sha256()
+    found = find_pictures(images, deep=True)
+    for path in found:
+        digest.update(f"{path.relative_to(images).as_posix()} {path.stat().st_size}\n".encode())
+    here = {"count": len(found), "sha256": digest.hexdigest()}
+    if folder.read_json("config.json") is None:
+        folder.write_json("pictures.json", here)
+    elif (folder.read_json("pictures.json") or here) != here:
+        raise ValueError(
+            f"{images} holds other pictures than {folder.path} was trained on; put those back, or "
+            "take an empty --workdir."
         )
 
 
@@ -222,12 +242,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     collect_rarely()
     keep_compiled_programs()
     sys.path.insert(0, "")  # a classifier may lie in the folder the command is given in
-    given = ["--classifier", parsed.classifier, "--images", "FOLDER"]
-    command = shlex.join(["python", "-m", "experiments.wrap", *given])
+    places = {"images": "FOLDER", "workdir": "RUN"}
+    given = {name: x for name, x in vars(parsed).items() if x != parser.get_default(name)}
+    flags = [f"--{name}={value}" for name, value in (given | places).items()]
+    command = shlex.join(["python", "-m", "experiments.wrap", *flags])
     try:
         card = wrap_folder(**vars(parsed), command=command)
-    except (ValueError, OSError) as error:
+    except (ValueError, FloatingPointError, OSError) as error:
         leave(error)
+    except KeyboardInterrupt:
+        print(f"\nstopped; the same command continues {parsed.workdir}", file=sys.stderr)
+        return 130
     print(_page(card))
     print(f"card and report: {parsed.workdir}/card.md, {parsed.workdir}/report.html")
     return 0

@@ -98,12 +98,13 @@ class Checkpoints:
 
         Raises:
             FileNotFoundError: if there is no checkpoint.
-            ValueError: if the checkpoint belongs to another config; names the fields that differ.
+            ValueError: if it is damaged, or belongs to another config; names the fields that
+                differ.
         """
         step = self.latest_step()
         if step is None:
             raise FileNotFoundError(f"no checkpoint in {self._manager.directory}.")
-        stored = self._manager.restore(step, args=ocp_args.Composite(config=ocp_args.JsonRestore()))
+        stored = self._read(step, config=ocp_args.JsonRestore())
         differences = config_differences(stored["config"], self.config)
         if differences:
             raise ValueError(
@@ -111,8 +112,16 @@ class Checkpoints:
                 f"({'; '.join(differences)}); take that config or an empty folder."
             )
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        restored = self._manager.restore(
-            step,
-            args=ocp_args.Composite(state=ocp_args.StandardRestore(abstract)),
-        )
-        return restored["state"]
+        return self._read(step, state=ocp_args.StandardRestore(abstract))["state"]
+
+    def _read(self, step: int, **items: Any) -> Any:
+        """Return items of a checkpoint; say which one it is if that fails."""
+        try:
+            return self._manager.restore(step, args=ocp_args.Composite(**items))
+        except Exception as error:  # of a damaged one orbax raises nearly every kind
+            earlier = max((s for s in self._manager.all_steps() if s < step), default=0)
+            reason = (str(error).splitlines() or [""])[0][:200]
+            raise ValueError(
+                f"{self._manager.directory / str(step)} cannot be read ({reason}); remove it, and "
+                f"the run goes on from step {earlier}."
+            ) from error

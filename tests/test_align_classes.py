@@ -55,6 +55,16 @@ def test_classes_are_aligned(alike, tmp_path: Path, capsys) -> None:
         picture.verify()
 
 
+@pytest.mark.slow
+def test_a_class_without_test_images_is_left_out(tmp_path: Path, monkeypatch) -> None:
+    loaded = stored.load("mine")
+    three = DataSet(loaded.train, loaded.test, ("a", "b", "none"))
+    monkeypatch.setattr(stored, "load", lambda *_: three)
+    assert program.main([f"--workdir={tmp_path}", "--data=mine", "--steps=1"]) == 0
+    found = json.loads((tmp_path / "alignment_mine.json").read_text())
+    assert [row["class"] for row in found["classes"]] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("more", "fields", "words"),
     [

@@ -1,5 +1,6 @@
 """Save, restore, and refusals."""
 
+import shutil
 from pathlib import Path
 
 import jax
@@ -39,6 +40,20 @@ def test_a_state_comes_back_whole(tmp_path: Path) -> None:
             a, b = jax.random.key_data(a), jax.random.key_data(b)
         np.testing.assert_array_equal(a, b)
         assert a.dtype == b.dtype
+
+
+@pytest.mark.parametrize("part", ["state", "config"])
+def test_a_damaged_checkpoint_is_named_and_what_is_left(tmp_path: Path, part: str) -> None:
+    state, _ = build()
+    with Checkpoints(tmp_path, {"seed": 1}) as checkpoints:
+        checkpoints.save(2, state)
+        checkpoints.save(4, state)
+    shutil.rmtree(tmp_path / "4" / part)
+    with (
+        Checkpoints(tmp_path, {"seed": 1}) as checkpoints,
+        pytest.raises(ValueError, match=r"4 cannot be read .*remove it, and .* on from step 2"),
+    ):
+        checkpoints.restore(state)
 
 
 def test_refusals(tmp_path: Path) -> None:

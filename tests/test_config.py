@@ -87,6 +87,7 @@ def test_fields_are_locked() -> None:
 BAD_VALUES = [
     ("transform.half_range", ("abc",), r"half_range is \('abc',\) .*allowed: above 0"),
     ("distribution.level_bias", ("a", "b"), r"level_bias is \('a', 'b'\) .*allowed: -100 .. 100"),
+    ("seed", 2**32, r"config.seed is 4294967296 \(.*\); allowed: 0 .. 4294967295"),
     ("train.epochs", 0, r"config.train.epochs is 0 \(.*\); allowed: 1 .. inf"),
     ("optimizer.classifier.learning_rate", float("nan"), "learning_rate is nan .*allowed: above 0"),
     ("optimizer.distribution.learning_rate", -1.0, "learning_rate is -1.0 .*allowed: above 0"),

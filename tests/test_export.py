@@ -17,9 +17,10 @@ from safetensors.numpy import load_file
 from flowjax_inv import export
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.box import Identity
+from flowjax_inv.distributions.circular import Circular
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.inference import make_mean_shift, make_predict
-from flowjax_inv.networks import MLP, SimpleConv
+from flowjax_inv.networks import MLP, PolarConv, SimpleConv
 from flowjax_inv.transforms import Affine, Crop
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +39,7 @@ CASES: dict[str, tuple[Any, dict[str, Any] | None]] = {
     "crop_spline": (Crop(), SPLINE | {"base": "unit_box", "circular_shift": False}),
     "crop_coupling": (Crop(padding="border"), COUPLING | {"gumbel": "relaxed"}),
     "identity": (Affine("translation"), None),
+    "circular": (Affine("rotation"), None),
 }
 
 
@@ -45,6 +47,8 @@ def parts(name: str, *, batch_norm: bool = False, conv: Any = "lax") -> tuple[An
     """A classifier, a density and a transform, tiny."""
     transform, fields = CASES[name]
     classifier = SimpleConv(3, width=1, batch_norm=batch_norm, conv=conv)
+    if name == "circular":
+        return classifier, Circular(dim=1, embed=PolarConv(8, width=1, mirrored=True)), transform
     if fields is None:
         return classifier, Identity(dim=transform.dim), transform
     flow = Flow(
@@ -101,6 +105,7 @@ def copied(folder: Path, target: Path) -> Path:
         ("crop_spline", {"max_norm": 1.0}),
         ("crop_coupling", {}),
         ("identity", {}),
+        ("circular", {}),
     ],
 )
 def test_a_program_is_make_predict(name: str, rule: dict[str, Any], tmp_path: Path) -> None:
@@ -203,12 +208,18 @@ def test_ten_lines_of_plain_jax_run_it(folder, batch: int, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_without_flatbuffers_it_says_what_is_missing(folder, tmp_path: Path) -> None:
-    done = isolated("-c", WITHOUT.format(hidden=OURS | {"flatbuffers"}), SCRIPT, folder[0], "x.npy")
-    assert done.returncode == 1
-    assert done.stderr == (
-        "error: JAX reads exported programs by flatbuffers: pip install flatbuffers\n"
-    )
+def test_without_flatbuffers_or_images_it_says_what_is_missing(folder, tmp_path: Path) -> None:
+    hidden = OURS | {"flatbuffers"}
+    for code, arguments in (
+        (WITHOUT.format(hidden=hidden), (folder[0], "x.npy")),
+        (WITHOUT.format(hidden=OURS), (folder[0],)),
+    ):
+        done = isolated("-c", code, SCRIPT, *arguments)
+        assert done.returncode == 1
+        assert done.stderr == (
+            "error: want FOLDER IMAGES.npy, and what JAX reads programs by: pip install "
+            "flatbuffers\n"
+        )
 
 
 def test_the_script_has_ten_statements_and_no_imports_of_ours() -> None:

@@ -91,7 +91,12 @@ def test_runs_that_cannot_be_exported_say_why(run: Path, tmp_path: Path) -> None
                 {"objective": {"loss": "squared_error"}},
                 "does not end in one probability per class; export a run with",
             ),
-            ("config.json", {}, "no checkpoint in"),
+            (
+                "config.json",
+                {"classifier": {"name": "outside", "function": "a:b"}},
+                r"before a classifier of your own \(a:b\), which is not exported; .*--aligner",
+            ),
+            ("config.json", {}, "has no checkpoints, so no weights"),
         ]
     ):
         (tmp_path / str(number)).mkdir()

@@ -228,6 +228,17 @@ def test_unreadable_evaluation_is_said_in_a_line(tmp_path: Path) -> None:
     assert "evaluation.npz cannot be read" in page.write_report(folder).read_text()
 
 
+def test_a_changed_evaluation_is_said_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "evaluation.npz"
+    np.savez_compressed(path, x=np.arange(1_000))
+    whole = path.read_bytes()
+    start = whole.index(b"x.npy") + len(b"x.npy")
+    for at in range(start, start + 200, 7):
+        path.write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
+        arrays, note = reading.read_evaluation(path)
+        assert arrays is not None or "cannot be read" in note
+
+
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "results.json"])
 def test_missing_needed_files_are_refused(tmp_path: Path, name: str) -> None:
     folder = write_run(tmp_path / "run")

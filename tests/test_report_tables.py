@@ -10,6 +10,7 @@ import pytest
 from finished_run import GOOD, IMAGES
 
 from experiments import build, publish
+from experiments.running.command_line import UsageError
 from flowjax_inv.report import papers, readme, readme_sprites
 from flowjax_inv.report.compare import compare
 from flowjax_inv.report.page import write_report
@@ -199,6 +200,32 @@ def test_publish_writes_both_tables_and_asks_for_their_markers(tmp_path: Path) -
     assert both.startswith(alone)
     assert "| mnist | flow | mnist | 2 |" in both
     assert "old" not in both
+
+
+def test_publish_refuses_what_would_be_lost(tmp_path: Path) -> None:
+    for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
+        write_results(tmp_path / "runs", "x", seed, {}, **GOOD | {"seed": seed})
+        (tmp_path / "runs" / "x" / str(seed)).rename(tmp_path / folder)
+        (tmp_path / folder / "environment.json").write_text("{}")
+    results = tmp_path / "results"
+    runs = [tmp_path / name for name in "abc"]
+    for name, given, text in (
+        ("x", runs, "a and .*b have both seed 0; give one run per seed"),
+        ("../x", runs[1:], "is no name of a row"),
+        ("x", [], "no runs to publish"),
+        ("x", [tmp_path], "has no config.json; give the folder of a finished run"),
+    ):
+        with pytest.raises(UsageError, match=text):
+            publish.publish(name, given, results)
+    assert not results.exists()
+    (tmp_path / "a" / "card.json").write_text("{}")
+    publish.publish("x", [runs[0]], results)
+    assert (results / "x" / "0" / "card.json").is_file()
+    publish.publish("x", [runs[1]], results)  # of which no card was made
+    assert not (results / "x" / "0" / "card.json").exists()
+    (tmp_path / "c" / "results.json").write_text("{}")
+    with pytest.raises(UsageError, match="c/results.json names no seed"):
+        publish.publish("x", [runs[2]], results)
 
 
 def test_table_goes_between_its_markers() -> None:

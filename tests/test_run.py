@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from smoke_runs import ROOT, run, smoke, train_until_the_eighth
 
 from experiments import defaults
+from experiments.measuring.measures import Measures
 from experiments.run import train_and_evaluate
 from experiments.running.command_line import portable
 
@@ -109,6 +111,18 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path: Path) 
     config = smoke(optimizer__classifier__learning_rate=1e30)
     with pytest.raises(FloatingPointError, match="steps before step .*lower a learning rate"):
         train_and_evaluate(config, tmp_path / "nan")
+
+
+@pytest.mark.slow
+def test_results_that_are_not_finite_are_named(finished: Path, tmp_path: Path, monkeypatch) -> None:
+    """As after a last update that diverged: the losses before it say nothing."""
+    broken = tmp_path / "run"
+    shutil.copytree(finished, broken)
+    (broken / "results.json").unlink()
+    monkeypatch.setattr(Measures, "of_run", lambda *_: ({"entropy": float("nan")}, {}))
+    with pytest.raises(FloatingPointError, match=r"entropy of the finished run are not finite; lo"):
+        train_and_evaluate(smoke(), broken)
+    assert not (broken / "results.json").exists()
 
 
 @pytest.mark.slow

@@ -271,6 +271,7 @@ BROKEN = [
     ("tfrecord", _shard(_FIRST, _flip(371)), "damaged .no record begins at byte 370"),
     ("tfrecord", _shard(_FIRST, _flip(60)), "damaged .changed in the record at byte 0.; prepare"),
     ("array_record", _write("prepared.json", "{"), "prepared.json cannot be read"),
+    ("array_record", _write("prepared.json", '{"class_words": 5}'), "prepared.json is damaged"),
 ]
 
 

@@ -239,6 +239,9 @@ def test_a_second_grid_keeps_what_is_told_of_the_first(tmp_path: Path, trainer: 
         ended = sweep(combinations(smoke(), {"seed": [seed]}), tmp_path)
         assert list(ended) == [f"seed={seed}"]
     assert set(told(tmp_path)) == {"seed=0", "seed=1"}
+    (tmp_path / "sweep.json").write_text('{"runs": []}')
+    with pytest.raises(ValueError, match="sweep.json is damaged; remove it, finished runs are"):
+        sweep(combinations(smoke(), {"seed": [0]}), tmp_path)
     (tmp_path / "sweep.json").write_text("{")
     with pytest.raises(ValueError, match="sweep.json is damaged .*; take an empty folder"):
         sweep(combinations(smoke(), {"seed": [0]}), tmp_path)

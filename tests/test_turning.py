@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from poses import blobs, pose
 
-from experiments import build, poses, robustness
+from experiments import build, defaults, poses, robustness
 from experiments.measuring import turning
 from experiments.run import train_and_evaluate
 from flowjax_inv.data import stored
@@ -100,6 +100,14 @@ def test_a_known_turn_is_undone(monkeypatch) -> None:
         turned = turned_bicubic(upright, degrees, (0.0,))
         np.testing.assert_allclose(known(turned, degrees), 0.5, atol=0.1)
         assert np.abs(known(turned, 0.0) - 0.5).max() > 0.2
+
+
+def test_a_run_without_labels_is_refused(monkeypatch) -> None:
+    config = defaults.get_config()
+    config.data.name = "pictures"
+    monkeypatch.setattr(robustness, "load_run", lambda _: SimpleNamespace(config=config))
+    with pytest.raises(ValueError, match=r"without labels, so nothing is right or wrong; .*card"):
+        robustness.measure("run")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The program that wraps somebody else's classifier: from a folder to a card."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -69,6 +70,15 @@ def test_a_folder_becomes_a_card(folder: Path, capsys, monkeypatch) -> None:
     assert "Alarm" not in (run / "report.html").read_text()
     assert wrap.main(_arguments(folder)) == 0  # again: the run is finished, the card the same
     assert json.loads((run / "card.json").read_text())["gate"] == card["gate"]
+    config = json.loads((run / "config.json").read_text())
+    assert config["command"] == (
+        f"python -m experiments.wrap --classifier={HERE}:classify --images=FOLDER --workdir=RUN "
+        "--size=16 --channels=1 --steps=20 --max_clean_loss=0.1"
+    )
+    shutil.copy(folder / "1.png", folder / "0a.png")  # another split: what trained could fit a gate
+    with pytest.raises(SystemExit):
+        wrap.main(_arguments(folder))
+    assert "holds other pictures than" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -77,6 +87,7 @@ def test_a_folder_becomes_a_card(folder: Path, capsys, monkeypatch) -> None:
         ({"classifier": "no_such:f"}, "no_such:f cannot be imported"),
         ({"name": "fails"}, "fails failed on images of shape (1, 16, 16, 1): I want 224 pixels"),
         ({"max_clean_loss": 0.01}, "320 pictures, of which a tenth fits the gate, cannot show a"),
+        ({"steps": 0}, "steps is 0; want at least 1"),
         ({"confidence": 1.0}, "confidence=1.0; want both above 0 and below 1"),
         ({"images": "nowhere"}, "nowhere is no folder"),
     ],

@@ -16,6 +16,7 @@ from flowjax_inv import training
 from flowjax_inv.checkpoints import Checkpoints
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.objectives import Objective
 from flowjax_inv.transforms import Transform
 
 __all__ = ["Trained", "load_run", "read_config"]
@@ -69,11 +70,17 @@ def load_run(workdir: str | Path) -> Trained:
                 f"{workdir} has no results.json with {name}; let the run finish first, by the "
                 "command it was started with."
             )
+    if not folder.checkpoints_path.is_dir():
+        raise ValueError(
+            f"{workdir} has no checkpoints, so no weights; give the folder the run was made in."
+        )
     class_names, image_shape = results["class_names"], results["image_shape"]
     transform = build.transform(config)
-    classifier = build.network(config, "classifier", classes=len(class_names))
-    distribution = build.distribution(config, transform, classes=len(class_names))
-    state = _restore(folder, config, classifier, distribution, image_shape)
+    classes = build.outputs(config, class_names)
+    classifier = build.network(config, "classifier", classes=classes)
+    distribution = build.distribution(config, transform, classes=classes)
+    objective = build.objective(config, distribution, transform)
+    state = _restore(folder, config, classifier, distribution, objective, image_shape)
     variables = {
         name: {"params": state.params[name], "batch_stats": state.batch_stats[name]}
         for name in ("classifier", "distribution")
@@ -111,6 +118,7 @@ def _restore(
     config: defaults.Config,
     classifier: Any,
     distribution: Any,
+    objective: Objective,
     image_shape: Sequence[int],
 ) -> training.TrainState:
     """Return the newest state of the run, on one device."""
@@ -124,6 +132,7 @@ def _restore(
             build.controller(config, total_steps=1, steps_per_epoch=1),
             jnp.zeros((1, *image_shape), jnp.uint8),
             key=jax.random.key(config.seed),
+            objective=objective,
         )
 
     place = SingleDeviceSharding(jax.devices()[0])

@@ -237,6 +237,9 @@ def describe(folder: Path) -> Description:
             f"{folder} is stored as {file_format}; want array_record or tfrecord: prepare it again."
         )
     own = _json(folder / PREPARED_JSON) if (folder / PREPARED_JSON).exists() else {}
+    words, digests = own.get("class_words") or label.names, own.get("sha256", {})
+    if not isinstance(words, list) or not isinstance(digests, dict):
+        raise ValueError(f"{folder / PREPARED_JSON} is damaged; prepare the set again.")
     return Description(
         folder=folder,
         name=str(info.get("name", folder.parent.name)),
@@ -244,12 +247,12 @@ def describe(folder: Path) -> Description:
         sizes={split: sum(length for _, length in files) for split, files in shards.items()},
         shards=shards,
         shape=(shape[0], shape[1], shape[2]),
-        class_names=tuple(own.get("class_words") or label.names),
+        class_names=tuple(words),
         image_key=keys[0],
         label_key=keys[1],
         file_format=file_format,
-        note=own.get("note", ""),
-        digests=own.get("sha256", {}),
+        note=str(own.get("note", "")),
+        digests=digests,
     )
 
 

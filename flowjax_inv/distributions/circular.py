@@ -84,7 +84,7 @@ class LinearOnCircle(distrax.Distribution):
 
 def _at(values: jax.Array, index: jax.Array) -> jax.Array:
     """Return values (N, K) at index (..., N): (..., N)."""
-    index = jnp.broadcast_to(index, (*index.shape[:-1], len(values)))
+    index = jnp.broadcast_to(index, (*index.shape[:-1], values.shape[0]))
     every = jnp.broadcast_to(values, (*index.shape, values.shape[-1]))
     return jnp.take_along_axis(every, index[..., None], axis=-1)[..., 0]
 

@@ -16,12 +16,12 @@ def find_function(name: str) -> Callable[[Any], Any]:
     """Import MODULE:FUNCTION.
 
     Raises:
-        ValueError: if there is no such module or function.
+        ValueError: if there is no such module or function, or the module fails.
     """
     module, colon, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute) if colon else None
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # whatever somebody else's module does
         raise ValueError(f"{name} cannot be imported ({error}); write MODULE:FUNCTION.") from error
     if not callable(found):
         raise ValueError(f"{name} is no function; write MODULE:FUNCTION.")
@@ -43,14 +43,25 @@ class Outside(nn.Module):
     function: str
 
     def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
-        """Map images (N, H, W, C) to logits (N, features)."""
+        """Map images (N, H, W, C) to logits (N, features).
+
+        Raises:
+            ValueError: if the function takes neither JAX's nor NumPy's images.
+        """
         del train
         function = find_function(self.function)
         try:
             return function(images)
-        except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
-            pass  # not JAX
+        except Exception:  # not JAX: NumPy writes into arrays, PyTorch wants NumPy's, and so on
+            blank = np.zeros((1, *images.shape[1:]), np.float32)
+        try:
+            with jax.ensure_compile_time_eval():  # what calls JAX inside is not traced here
+                function(blank)
+        except Exception as error:  # whatever somebody else's function does
+            raise ValueError(
+                f"{self.function} failed on images of shape {blank.shape}: {error}"
+            ) from error
         made = jax.ShapeDtypeStruct((images.shape[0], self.features), jnp.float32)
         return jax.pure_callback(
-            lambda x: np.asarray(function(np.asarray(x)), np.float32), made, images
+            lambda x: np.asarray(function(np.array(x)), np.float32), made, images
         )

@@ -81,12 +81,12 @@ class PolarConv(nn.Module):
         x = activate(jnp.maximum(x[:, 0:rows:2], x[:, 1:rows:2]), "conv2")
         x = activate(around(x, 2 * c, "conv3"), "conv3")
         rays = x.shape[2]
-        x = jnp.moveaxis(x, 1, 2).reshape(len(images), rays, -1)
+        x = jnp.moveaxis(x, 1, 2).reshape(images.shape[0], rays, -1)
         x = activate(nn.Dense(4 * c, name="radii")(x), "radii")
         for name, size, step in (("near", 5, 1), ("circle", 9, max(1, rays // 9))):
             layer = nn.Conv(4 * c, (size,), kernel_dilation=(step,), padding="CIRCULAR", name=name)
             x = x + activate(layer(x), name)
-        out = nn.Dense(2, name="head")(x).reshape(len(images), self.features)
+        out = nn.Dense(2, name="head")(x).reshape(images.shape[0], self.features)
         if not doubled:
             return out
         straight, mirror = jnp.split(out, 2)

@@ -1,7 +1,6 @@
 """Reads the folder of a run: what it holds, and one line for whatever is missing or broken."""
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,5 +163,5 @@ def read_evaluation(path: Path) -> tuple[dict[str, np.ndarray] | None, str]:
         # Opened here: numpy does not close a file that turns out to be no archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays), ""
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+    except Exception:  # of damaged bytes NumPy, zipfile and zlib raise nearly every kind
         return None, "evaluation.npz cannot be read; evaluate the run again"
