@@ -6,10 +6,12 @@ which let other threads run meanwhile. A call costs about 20 microseconds beside
 Source: XLA, `xla/ffi/api/c_api.h`, whose structures stand below as far as they are read.
 """
 
+import _thread
 import atexit
 import contextlib
 import ctypes
 import functools
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -178,6 +180,7 @@ class _Frame(Structure):
 
 _Handler = ctypes.CFUNCTYPE(c_void_p, POINTER(_Frame))
 _METADATA, _INTERNAL = 1, 13
+_LATER_SECONDS = 0.01
 _QUIET_SECONDS, _PATIENCE_SECONDS = 0.02, 10.0  # at exit
 
 
@@ -210,7 +213,7 @@ class _Shared:
                 return
             try:
                 self.work(part)
-            except Exception as error:
+            except BaseException as error:  # whatever it is: the others wait for this part
                 self.error = error
             with _counting:
                 self.left -= 1
@@ -247,10 +250,39 @@ def _share(api: _Api, context: int, work: Callable[[int], None], parts: int) -> 
         raise shared.error
 
 
+class _PutOff:
+    """Ctrl-C that waits while XLA is within a call of ours.
+
+    An exception cannot leave a call from C: half of the work would be taken for the whole. Only
+    the main thread is interrupted, where XLA makes calls of programs that are small.
+    """
+
+    def __init__(self, handler: Callable[[int, Any], Any]) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: Any) -> None:
+        at = frame
+        while at is not None and at.f_code is not _handle.__code__:
+            at = at.f_back
+        if at is None:
+            self.handler(number, frame)
+        else:
+            threading.Timer(_LATER_SECONDS, _thread.interrupt_main).start()
+
+
+def _put_off_interrupts() -> None:
+    """Do so for whoever handles them now: notebooks change it with every cell."""
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler) and not isinstance(handler, _PutOff):
+            signal.signal(signal.SIGINT, _PutOff(handler))
+
+
 def _handle(work: Work, frame: Any) -> int | None:
     """Answer one call of XLA's: tell the version of the interface, or do the work."""
-    frame = frame.contents
     try:
+        _put_off_interrupts()
+        frame = frame.contents
         if frame.extension and frame.extension.contents.kind == _METADATA:
             asked = ctypes.cast(frame.extension, POINTER(_MetadataExtension)).contents
             version, own = asked.metadata.contents.version, frame.api.contents.version
@@ -266,7 +298,7 @@ def _handle(work: Work, frame: Any) -> int | None:
         threads = _threads(frame.api.contents, frame.context)
         work(Call(arguments, _array(frame.results, 0), options, threads, share))
         return None
-    except Exception as error:  # An exception cannot pass through C: XLA raises it in its turn.
+    except BaseException as error:  # An exception cannot pass through C: XLA raises it in its turn.
         message = str(error).encode()
         return frame.api.contents.error(_sized(_ErrorArguments(message=message, code=_INTERNAL)))
 

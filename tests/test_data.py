@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flowjax_inv.data import batches, sprites
+from flowjax_inv.data.sets import DataSet, Split
 
 OURS = sprites.load_sprites()
 
@@ -120,6 +121,24 @@ def test_sprite_file_refusals(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=text) as caught:
             sprites.load_sprites(path)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "text"),
+    [
+        (
+            np.zeros((2, 4, 4, 1), np.float32),
+            [0, 1],
+            r"train has images float32 \(2, 4, 4, 1\) and",
+        ),
+        (np.zeros((2, 4, 4, 1), np.uint8), [0], "and 1 labels; want uint8"),
+        (np.zeros((2, 4, 4, 1), np.uint8), [1, 2], "labels of train span 1 .. 2; want 0 .. 1"),
+    ],
+)
+def test_what_is_no_set_is_refused(images: np.ndarray, labels: list[int], text: str) -> None:
+    split = Split(images, np.array(labels, np.int32))
+    with pytest.raises(ValueError, match=text):
+        DataSet(split, split, ("a", "b"))
 
 
 def test_every_epoch_is_a_new_permutation_and_a_pure_function() -> None:

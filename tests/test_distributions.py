@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from laws_distributions import Case, Pixels, case
 
+from experiments import build
 from flowjax_inv.distributions.base import ConditionalDistribution, bounded, unbounded
 from flowjax_inv.distributions.bases import GaussianMixture, UniformBox
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
@@ -79,6 +80,13 @@ GRADIENT_CASES = {
     "gaussian_full_2": CASES["gaussian_full_2"],
     "circular_1": CASES["circular_1"],
 }
+
+
+def test_every_method_is_under_the_laws() -> None:
+    """Besides a point, and crops, which have laws of their own in test_crops and test_flow_lrp."""
+    apart = {"identity", "instaaug_lrp", "flow_lrp"}
+    methods = {cls for name, cls in build.DISTRIBUTIONS.items() if name not in apart}
+    assert methods == {type(make()) for make in CASES.values()}
 
 
 # Two families for the fast loop; the others compile for minutes.

@@ -123,6 +123,19 @@ def test_a_program_is_make_predict(name: str, rule: dict[str, Any], tmp_path: Pa
         assert np.abs(got - other).max() > 1e-4  # so that the law above can fail
 
 
+def test_weights_may_lie_column_by_column(tmp_path: Path) -> None:
+    classifier, distribution, transform = parts("identity")
+    weights = variables(classifier, distribution)
+    columns = jax.tree.map(lambda leaf: np.asarray(leaf, order="F"), weights)
+    path = export.write_predictor(
+        tmp_path / "x", classifier, distribution, transform, columns, image_shape=SHAPE,
+        class_names=NAMES, num_samples=1,
+    )  # fmt: skip
+    stored = load_file(path / "weights.safetensors")
+    kernel = weights["classifier"]["params"]["conv1"]["kernel"]
+    np.testing.assert_array_equal(stored["classifier.params.conv1.kernel"], kernel)
+
+
 @pytest.mark.slow
 def test_an_aligner_is_make_mean_shift(tmp_path: Path) -> None:
     _, flow, transform = parts("turns_spline")
@@ -413,6 +426,6 @@ def test_refusals(folder, tmp_path: Path, monkeypatch) -> None:
         with monkeypatch.context() as patched:
             for name in [n for n in sys.modules if n.partition(".")[0] == missing] + [missing]:
                 patched.setitem(sys.modules, name, None)
-            with pytest.raises(ImportError, match=rf"exports need {missing}.*flowjax_inv\[export"):
+            with pytest.raises(ImportError, match=rf"exports need {missing}.*; install it: pip"):
                 export.load(path)
     assert list(tmp_path.iterdir()) == []

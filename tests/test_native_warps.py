@@ -138,3 +138,35 @@ def test_native_touches_nothing_beyond_its_arrays() -> None:
     """Colours are read four numbers at a time; a page that none may touch lies after each array."""
     done = subprocess.run([sys.executable, "-c", AT_THE_END_OF_MEMORY], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
+
+
+_INTERRUPTED = """
+import signal, threading, time
+import jax, jax.numpy as jnp, numpy as np
+from flowjax_inv.warps import warp
+images = jax.random.normal(jax.random.key(0), (64, 32, 32, 3))
+matrices = jnp.tile(0.9 * jnp.eye(3), (64, 1, 1))
+warped = jax.jit(lambda: warp(images, matrices, method="native"))
+wanted, caught = np.asarray(warped()), 0
+for number in range(60):
+    later = threading.Timer(0.001 + 0.00005 * number, signal.raise_signal, (signal.SIGINT,))
+    try:
+        later.start()
+        for _ in range(60):
+            assert np.array_equal(np.asarray(warped()), wanted)
+        time.sleep(0.1)  # put off by a hundredth of a second
+    except KeyboardInterrupt:
+        caught += 1
+print(caught)
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_waits_for_the_work_and_is_not_lost() -> None:
+    """Ctrl-C within the C code left results half written, and XLA took them for whole."""
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 50
+    assert "ignored" not in done.stderr

@@ -10,12 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments import build
 from flowjax_inv.convolutions import onednn
 from flowjax_inv.networks import (
     MLP,
     FixupResNet,
     Layer13,
     LeNet,
+    Outside,
+    PolarConv,
     PreActResNet18,
     SimpleConv,
     max_pool_2x2,
@@ -119,6 +122,12 @@ COUNTS: list[tuple[nn.Module, tuple[int, ...], int]] = [
     (PreActResNet18(4), (64, 64, 3), 11_168_068),
     (MLP(10, (1000,), "tanh"), (28, 28, 1), 795_010),
 ]
+
+
+def test_every_network_is_counted() -> None:
+    """But ours along rays, which no paper counts, and functions from outside, which have none."""
+    counted = {type(network) for network, _, _ in COUNTS}
+    assert set(build.NETWORKS.values()) == counted | {PolarConv, Outside}
 
 
 @pytest.mark.parametrize(("network", "shape", "expected"), COUNTS, ids=lambda c: str(c)[:12])

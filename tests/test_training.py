@@ -34,12 +34,12 @@ def small_flow(dim: int = 1, **fields) -> Flow:
 
 def build(
     classifier=None, distribution=None, controller=None, objective=None, images=IMAGES,
-    rate: Any = 1e-2, **fields
+    rate: Any = 1e-2, optimizer=None, **fields
 ):  # fmt: skip
     classifier = classifier or MLP(3, hidden=(8,))
     distribution = distribution or small_flow()
     controller, objective = controller or Constant(0.3), objective or Objective()
-    optimizer = optax.adam(rate)
+    optimizer = optimizer or optax.adam(rate)
     state = training.init_state(
         classifier, distribution, optimizer, controller, images[:4], key=jax.random.key(1)
     )
@@ -72,7 +72,8 @@ def test_a_step_moves_both_and_counts() -> None:
 
 @pytest.mark.slow
 def test_burn_in_leaves_the_distribution_and_the_controller_alone() -> None:
-    state, step = build(controller=EntropyBand(low=0, high=1), burn_in=True)
+    decay = optax.adamw(1e-2, weight_decay=0.5)
+    state, step = build(controller=EntropyBand(low=0, high=1), optimizer=decay, burn_in=True)
     after = step(copy(state), IMAGES, LABELS, np.arange(8))
     assert changed(state, after, "classifier")
     assert not changed(state, after, "distribution")

@@ -8,6 +8,7 @@ import laws_transforms as laws
 import numpy as np
 import pytest
 
+from experiments import build
 from flowjax_inv.matrices import exp, log
 from flowjax_inv.transforms import Affine, Crop, Decoupled, Transform
 
@@ -47,6 +48,10 @@ LAWS = [
 def label(transform: Transform) -> str:
     name = getattr(transform, "subgroup", "".join(getattr(transform, "entries", "")))
     return f"{type(transform).__name__}-{name}"
+
+
+def test_every_transform_is_under_the_laws():
+    assert set(build.TRANSFORMS.values()) == {type(transform) for transform in TRANSFORMS}
 
 
 def test_every_law_is_listed():

@@ -257,6 +257,8 @@ def test_bicubic_turns_go_the_way_of_the_transforms() -> None:
     smooth = np.asarray(255 * blobs(jnp.array([0.0]), size=31)).astype(np.uint8)
     turned = variants.turned_bicubic(smooth, 30.0, (0.0,))
     assert abs(180 * float(pose(jnp.asarray(turned / 255.0))[0]) - 30.0) < 1
+    with pytest.raises(ValueError, match=r"images of 4x6 pixels cannot be turned; pad them"):
+        variants.turned_bicubic(np.zeros((1, 4, 6, 3), np.uint8), 90.0, (0.0,))
     grey = variants.turned_bicubic(images, 45.0, (0.2, 0.4, 0.6))
     np.testing.assert_array_equal(grey[:, 0, 0], np.broadcast_to([51, 102, 153], (2, 3)))
 

@@ -259,7 +259,7 @@ def _tar_members(packed: Path, names: Sequence[str]) -> dict[str, bytes]:
                 file = tar.extractfile(member) if Path(member.name).name in names else None
                 if file is not None:
                     data[Path(member.name).name] = file.read()
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+    except (tarfile.TarError, KeyError, EOFError, OSError, zlib.error) as error:
         line = " ".join(str(error).split())  # tarfile writes a line for every method it tried
         raise ValueError(f"{packed} is damaged or cut short ({line}); get it again.") from error
     return _complete(data, names, packed)

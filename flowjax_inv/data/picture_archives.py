@@ -103,7 +103,7 @@ def _zip_files(packed: Path) -> tuple[list[str], _Get]:
             return archive.read(top + name)
         except KeyError as error:
             raise FileNotFoundError(name) from error
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        except (zipfile.BadZipFile, RuntimeError, zlib.error, EOFError) as error:
             raise ValueError(f"{packed}: {name} is damaged ({error}); get it again.") from error
 
     return [name.removeprefix(top) for name in names], get
@@ -213,7 +213,11 @@ class PictureFolder:
         by_class = []
         for class_name in class_names:
             paths = sorted((folder / class_name).glob("*"))
-            kept = [p for p in paths if p.suffix.lower() in self.endings and p.name[0] != "."]
+            kept = [
+                p
+                for p in paths
+                if p.suffix.lower() in self.endings and p.is_file() and p.name[0] != "."
+            ]
             if not kept and folder.name == "train":
                 raise ValueError(
                     f"{folder / class_name} holds no pictures; want files ending in "

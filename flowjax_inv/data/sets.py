@@ -37,6 +37,9 @@ class DataSet:
         note: what a reader of figures must know, e.g. that the contents are not the official ones.
         labelled: whether the labels mean anything.
         may_be_shuffled: whether it is stored in an order that may not be its archive's.
+
+    Raises:
+        ValueError: if images are not (N, H, W, C) uint8, or have not one label each, of a class.
     """
 
     train: Split
@@ -47,3 +50,19 @@ class DataSet:
     note: str = ""
     labelled: bool = True
     may_be_shuffled: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what would train on something else without a word."""
+        for name, split in (("train", self.train), ("test", self.test)):
+            images, labels = split.images, split.labels
+            if images.ndim != 4 or images.dtype != np.uint8 or len(images) != len(labels):
+                raise ValueError(
+                    f"{name} has images {images.dtype} {images.shape} and {len(labels)} labels; "
+                    "want uint8 (N, H, W, C), and N labels."
+                )
+            classes = len(self.class_names)
+            if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+                raise ValueError(
+                    f"labels of {name} span {labels.min()} .. {labels.max()}; want 0 .. "
+                    f"{classes - 1}, one per class name."
+                )

@@ -338,9 +338,18 @@ def turned_bicubic(
 
     Returns:
         (N, H, W, C) uint8.
+
+    Raises:
+        ValueError: if the images are not square: a turn of the box [-1, 1]^2, as transforms make
+            it, is then none of the pixels.
     """
     from PIL import Image
 
+    if images.shape[1] != images.shape[2]:
+        raise ValueError(
+            f"images of {images.shape[1]}x{images.shape[2]} pixels cannot be turned; pad them to "
+            "squares: rotations are those of the box [-1, 1]^2, which no other picture fills."
+        )
     channels = images.shape[-1]
     fill = np.broadcast_to(np.round(255 * np.asarray(mean)).astype(int), channels).tolist()
     colour: Any = fill[0] if channels == 1 else tuple(fill)

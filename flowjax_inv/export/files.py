@@ -99,7 +99,7 @@ def write(
         raise FileExistsError(f"{folder} is there already; name a new folder, or remove that one.")
     tensors = _safetensors()
     weights = {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
+        jax.tree_util.keystr(path, simple=True, separator="."): np.array(leaf, order="C")
         for path, leaf in jax.tree_util.tree_leaves_with_path(variables)
     }
     exported = _exported(function, weights, jax.tree.structure(variables), image_shape)
@@ -227,7 +227,7 @@ def _safetensors() -> Any:
         return importlib.import_module("safetensors.numpy")
     except ImportError as error:
         raise ImportError(
-            f'exports need {error.name}; install the extra: pip install "flowjax_inv[export]"',
+            f"exports need {error.name}; install it: pip install flatbuffers safetensors",
             name=error.name,
         ) from None
 

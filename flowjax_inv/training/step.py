@@ -91,6 +91,8 @@ def make_step(
             params: Any = optax.apply_updates(state.params, updates)
         if loss.frozen:  # momentum and weight decay would move it still
             params = {**params, "classifier": state.params["classifier"]}
+        if burn_in:
+            params = {**params, "distribution": state.params["distribution"]}
         follows = not burn_in and distribution.has_density
         return state.replace(
             step=state.step + 1,
