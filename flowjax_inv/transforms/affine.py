@@ -65,6 +65,7 @@ class Affine(ByMatrix):
 
     Convention: output to input, x right, y down; positive rotation turns counter-clockwise as
         seen, positive translation moves the content left or up, positive scale shrinks it.
+        A picture that is not square is turned in [-1, 1]^2, and so sheared: pad it to a square.
         A rotation by 180 degrees or more in "affine" has no principal logarithm: `coordinates`
         then gives another theta of the same matrix, or NaN at exactly half a turn.
 

@@ -61,7 +61,11 @@ class Transform(abc.ABC):
     @property
     @abc.abstractmethod
     def names(self) -> tuple[str, ...]:
-        """Names of the coordinates, in the order of theta."""
+        """Names of the coordinates, in the order of theta.
+
+        Experiments know a turn by "rotation", in degrees, and shifts by "translation...", in half
+        pictures: these have `translation_half_range`, unless `half_range` is given.
+        """
 
     @property
     @abc.abstractmethod
