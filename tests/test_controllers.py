@@ -5,7 +5,33 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments import build
+from flowjax_inv import training
 from flowjax_inv.controllers import Constant, EntropyBand, PatientBand, Ramp
+
+CASES = [
+    Constant(0.3), Ramp(1.0, 2.0, 5), EntropyBand(low=0, high=1), PatientBand(0.3, low=0, high=1)
+]  # fmt: skip
+
+
+def test_every_controller_is_under_the_laws() -> None:
+    assert set(build.CONTROLLERS.values()) == {type(controller) for controller in CASES}
+
+
+@pytest.mark.parametrize("controller", CASES, ids=lambda controller: type(controller).__name__)
+def test_alpha_is_a_weight_whatever_the_entropy(controller: training.Controller) -> None:
+    """Finite and not negative; `scan` refuses a state that changes its structure or types."""
+
+    def one(state, entropy):
+        state = controller.update(state, entropy)
+        return state, controller.alpha(state)
+
+    entropies = 10.0 * jnp.sin(jnp.arange(200.0))
+    alphas = np.asarray(jax.jit(lambda: jax.lax.scan(one, controller.init(), entropies)[1])())
+    assert alphas.shape == (200,)
+    assert alphas.dtype == np.float32
+    assert np.isfinite(alphas).all()
+    assert (alphas >= 0).all()
 
 
 def _run(controller: EntropyBand, respond, steps: int):
