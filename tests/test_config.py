@@ -54,6 +54,24 @@ def test_every_field_is_read() -> None:
         assert name.rpartition(".")[2] in declared | read, f"nobody reads config.{name}"
 
 
+def test_every_field_of_a_class_can_be_set() -> None:
+    """In its section, or it is filled in from what else is known."""
+    filled_in = {
+        "parent", "name", "dim", "embed", "periodic", "names", "scales", "anchor", "axis_name",
+        "conv", "min_size", "max_size", "centre", "steps", "every",
+    }  # fmt: skip
+    for section, classes in (
+        ("embedding", build.NETWORKS.values()),
+        ("transform", build.TRANSFORMS.values()),
+        ("distribution", build.DISTRIBUTIONS.values()),
+        ("controller", build.CONTROLLERS.values()),
+        ("objective", [Objective]),
+    ):
+        for cls in classes:
+            declared = {field.name for field in dataclasses.fields(cls)}
+            assert declared <= filled_in | set(defaults.FIELDS[section]), cls
+
+
 def test_defaults_agree_with_the_classes() -> None:
     """A class's own default and the field's are one value: no second place for decisions."""
     for section, cls in (
