@@ -398,3 +398,27 @@ def test_the_known_optimum_of_a_fixed_classifier(bijection: Literal["coupling", 
 def test_no_two_streams_draw_the_same_numbers() -> None:
     streams = [value for name, value in vars(training.Stream).items() if name.isupper()]
     assert len(set(streams)) == len(streams) >= 10
+
+
+class Masks(nn.Module):
+    """Dropout's masks as logits: a thousand of 0 or 2."""
+
+    features: int = 1_000
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
+        ones = jnp.ones((images.shape[0], self.features))
+        return nn.Dropout(0.5, deterministic=not train)(ones)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", [0, 1])
+def test_the_views_of_an_image_are_dropped_from_independently(chunk: int) -> None:
+    """Means of two masks are 0, 1 or 2: log sum exp 8.15; of one mask twice 0 or 2: 8.34."""
+    objective = Objective(
+        average="logits", label_smoothing=1.0, copies=2, copies_per_chunk=chunk,
+        include_original=False,
+    )  # fmt: skip
+    state, step = build(classifier=Masks(), objective=objective)
+    after = step(copy(state), IMAGES, LABELS, np.arange(8))
+    assert float(after.totals["cross_entropy"]) + 1.0 == pytest.approx(8.15, abs=0.05)

@@ -291,24 +291,26 @@ class StepLoss:
         objective.check_chunks(self.classifier, stats)
 
         def part(
-            params: Params, stats: Params, images: jax.Array, theta: jax.Array, originals: int
+            params: Params, stats: Params, images: jax.Array, theta: jax.Array, start: int
         ) -> tuple[jax.Array, Params]:
+            originals_here = originals and not start
+            # Views are dropped from independently, whichever chunk they are in.
+            key = jax.random.fold_in(dropout, start) if start else dropout
             batch, images = images.shape[0], images[:, None]
             views = self._warp(images, jnp.moveaxis(theta, 0, 1))
-            if originals:
+            if originals_here:
                 views = jnp.concatenate([images, views], axis=1)
             seen = views.reshape(-1, *images.shape[2:])
-            logits, stats = self._apply(self.classifier, params, stats, seen, dropout)
+            logits, stats = self._apply(self.classifier, params, stats, seen, key)
             return jnp.moveaxis(logits.reshape(batch, views.shape[1], -1), 1, 0), stats
 
         if chunk == copies:
-            logits, stats = part(params, stats, images, theta, originals)
+            logits, stats = part(params, stats, images, theta, 0)
         else:
             made = []
             for start in range(0, copies, chunk):
                 block = theta[start : start + chunk]
-                here = originals if start == 0 else 0
-                remade = chunks.made_again(functools.partial(part, originals=here))
+                remade = chunks.made_again(functools.partial(part, start=start))
                 logits, stats = remade(params, stats, images, block)
                 made.append(logits)
                 params, images = chunks.after((params, images), logits)
