@@ -144,6 +144,7 @@ _INTERRUPTED = """
 import signal, threading, time
 import jax, jax.numpy as jnp, numpy as np
 from flowjax_inv.warps import warp
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 images = jax.random.normal(jax.random.key(0), (64, 32, 32, 3))
 matrices = jnp.tile(0.9 * jnp.eye(3), (64, 1, 1))
 warped = jax.jit(lambda: warp(images, matrices, method="native"))
