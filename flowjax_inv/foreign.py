@@ -281,8 +281,8 @@ def _put_off_interrupts() -> None:
 def _handle(work: Work, frame: Any) -> int | None:
     """Answer one call of XLA's: tell the version of the interface, or do the work."""
     try:
-        _put_off_interrupts()
         frame = frame.contents
+        _put_off_interrupts()
         if frame.extension and frame.extension.contents.kind == _METADATA:
             asked = ctypes.cast(frame.extension, POINTER(_MetadataExtension)).contents
             version, own = asked.metadata.contents.version, frame.api.contents.version

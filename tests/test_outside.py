@@ -22,8 +22,7 @@ def numpy_logits(images):
 
 def writing_logits(images):
     """What writes into its images, as NumPy may."""
-    images[..., 0] += 1.0
-    images -= 1.0 * (images.shape[-1] == 1)
+    images[..., 0] += 0.0
     return numpy_logits(images)
 
 
