@@ -166,6 +166,23 @@ def _picture(path: str, mode: str, size: tuple[int, int] = (8, 6)) -> Callable[[
     return lambda root: Image.new(mode, size).save(root / path)
 
 
+def _dangling(root: Path) -> None:
+    with tarfile.open(root / "cifar-10-binary.tar.gz", "w:gz") as tar:
+        link = tarfile.TarInfo("c/data_batch_1.bin")
+        link.type, link.linkname = tarfile.SYMTYPE, "nowhere"
+        tar.addfile(link)
+
+
+def _encrypted(root: Path) -> None:
+    packed = root / "tiny-imagenet-200.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("t/wnids.txt", "n1")
+    data = bytearray(packed.read_bytes())
+    data[6] |= 1  # flags, of the file and in the directory
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    packed.write_bytes(data)
+
+
 _LABELS = "train-labels-idx1-ubyte.gz"
 _IMAGES = "train-images-idx3-ubyte.gz"
 _JPEG = "train/n00000002/images/n00000002_9.JPEG"
@@ -202,6 +219,11 @@ BROKEN = [
         _replace("cifar-10-binary.tar.gz", b"\x1f\x8bno archive"),
         "cifar-10-binary.tar.gz is damaged or cut short",
     ),
+    (
+        "cifar10",
+        _dangling,
+        r"cifar-10-binary.tar.gz is damaged or cut short \(.*nowhere' not found",
+    ),
     ("tiny_imagenet", _remove("words.txt"), "words.txt is missing; get the archive again"),
     ("tiny_imagenet", _replace("words.txt", b"\xff\xfe\x00"), "words.txt is no text"),
     ("tiny_imagenet", _remove("train/n00000002"), "no pictures in train/n00000002/images"),
@@ -219,9 +241,11 @@ BROKEN = [
         _replace("tiny-imagenet-200.zip", b"PK no archive"),
         "tiny-imagenet-200.zip is damaged or cut short",
     ),
+    ("tiny_imagenet", _encrypted, r"tiny-imagenet-200.zip: wnids.txt is damaged \(.*encrypted"),
     ("folder", _remove("train"), "holds no such archive; give the folder with train/CLASS"),
     ("folder", _remove("test"), "test is no folder; want train/CLASS"),
     ("folder", _remove("test/cats/0.png"), None),
+    ("folder", lambda root: (root / "test/dogs/more.png").mkdir(), None),
     ("folder", lambda root: (root / "test/birds").mkdir(), "test has class birds, train has not"),
     ("folder", lambda root: (root / "train/birds").mkdir(), "train/birds holds no pictures"),
     (
