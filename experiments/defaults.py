@@ -214,6 +214,9 @@ FIELDS: dict[str, Any] = {
             value=False, about="in burn-in, evenly distorted images are one more class"
         ),
         "copies": Field(1, "n: views per image", low=1),
+        "pathwise_entropy": Field(
+            value=False, about="its gradient through the samples alone: less noise"
+        ),
         "equivariance": Field(
             0.0, "weight of -log g(T - dT; A_dT I): the density moves with its image", low=0
         ),

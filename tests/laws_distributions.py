@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.distributions.base import ConditionalDistribution, log_prob_along_samples
 
 IMAGES = jax.random.uniform(jax.random.key(5), (3, 4, 3, 1))
 COUNT = 8_000  # samples
@@ -177,9 +177,12 @@ def finite_at_the_edge_and_for_extreme_embeddings(case: Case) -> None:
     assert all(np.isfinite(x).all() for x in jax.tree.leaves((edge, extreme)))
 
 
-def gradient_is_that_of_the_expectation(case: Case, step: float) -> None:
+def gradient_is_that_of_the_expectation(
+    case: Case, step: float, *, of_log_prob: bool = False
+) -> None:
     """d E[h] / d parameters along one direction: samples against differences of quadrature.
 
+    h is a fixed function or, with `of_log_prob`, log g as `log_prob_along_samples` has it.
     `step` of the difference: small where the density bends sharply, but the edge of a density that
     has one must move by several cells of the grid.
     """
@@ -197,9 +200,10 @@ def gradient_is_that_of_the_expectation(case: Case, step: float) -> None:
 
     def quadrature(t: float) -> float:
         points, log_prob, cell = _log_prob_on_grid(case, moved(t))
-        weights = np.exp(log_prob.astype(np.float64)).mean(1)
-        weights /= weights.sum()  # the grid's own error cancels in the difference
-        return float(np.sum(np.asarray(h(jnp.asarray(points)), np.float64) * weights))
+        weights = np.exp(log_prob.astype(np.float64))
+        weights /= weights.sum(0)  # the grid's own error cancels in the difference
+        values = log_prob if of_log_prob else np.asarray(h(jnp.asarray(points)))[:, None]
+        return float(np.sum(np.where(weights > 0, values, 0.0) * weights, axis=0).mean())
 
     expected = (quadrature(step) - quadrature(-step)) / (2 * step)
 
@@ -209,7 +213,7 @@ def gradient_is_that_of_the_expectation(case: Case, step: float) -> None:
             density = case.density(IMAGES, jax.tree.map(lambda x, d: x + t * d, variables,
                                                         direction))  # fmt: skip
             drawn: Any = density.sample_and_log_prob(seed=key, sample_shape=(4_000,))
-            each = h(drawn[0])
+            each = log_prob_along_samples(density, drawn[0]) if of_log_prob else h(drawn[0])
             if not case.module.reparameterized:
                 score, _ = case.module.scored(density, *drawn)
                 centred = jax.lax.stop_gradient(each - jnp.mean(each, axis=0))

@@ -20,7 +20,7 @@ import pytest
 from experiments import build, mario_iggy, mnist
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.flow import Flow
-from flowjax_inv.inference import make_predict
+from flowjax_inv.inference import make_mean_shift, make_predict
 from flowjax_inv.networks import SimpleConv
 from flowjax_inv.transforms import Affine
 
@@ -37,6 +37,17 @@ def predict(images: Any) -> np.ndarray:
     }
     averaged = make_predict(classifier, distribution, Affine("rotation"), num_samples=2)
     return np.asarray(averaged(variables, images, jax.random.key(3)))
+
+
+def test_variables_of_other_networks() -> None:
+    """Both take what the other does for their own, and say so."""
+    turn, both = Affine("rotation"), {"classifier": {}, "distribution": {}}
+    averaged = make_predict(SimpleConv(3), SimpleConv(4), turn, num_samples=2)
+    with pytest.raises(ValueError, match="variables hold params; want those of both networks"):
+        averaged({"params": {}}, IMAGES, jax.random.key(0))
+    straighten = make_mean_shift(SimpleConv(4), turn)
+    with pytest.raises(ValueError, match="hold classifier, distribution; .* the distribution al"):
+        straighten(both, IMAGES, jax.random.key(0))
 
 
 REFUSED = {

@@ -8,11 +8,17 @@ import jax
 import jax.numpy as jnp
 import laws_distributions as laws
 import numpy as np
+import optax
 import pytest
 from laws_distributions import Case, Pixels, case
 
 from experiments import build
-from flowjax_inv.distributions.base import ConditionalDistribution, bounded, unbounded
+from flowjax_inv.distributions.base import (
+    ConditionalDistribution,
+    bounded,
+    log_prob_along_samples,
+    unbounded,
+)
 from flowjax_inv.distributions.bases import GaussianMixture, UniformBox
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
 from flowjax_inv.distributions.circular import Circular
@@ -113,6 +119,47 @@ def test_law(each: Case, law) -> None:
 def test_gradient(name: str) -> None:
     step = {"coupling_box_2": 0.03, "augerino_1": 0.1, "instaaug_1": 0.1}.get(name, 0.004)
     laws.gradient_is_that_of_the_expectation(case(name, GRADIENT_CASES[name]()), step)
+
+
+PATHWISE_CASES = {
+    "coupling_one_component_2": GRADIENT_CASES["coupling_one_component_2"],
+    "scored_1": lambda: flow(1, gumbel="score", layers=2),
+    "gaussian_full_2": CASES["gaussian_full_2"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PATHWISE_CASES)
+def test_the_entropys_gradient_along_samples(name: str) -> None:
+    tried = case(name, PATHWISE_CASES[name]())
+    assert tried.module.pathwise_entropy
+    laws.gradient_is_that_of_the_expectation(tried, 0.004, of_log_prob=True)
+
+
+def test_the_entropy_of_a_moving_edge_is_not_along_samples() -> None:
+    """A box's density is flat: along samples nothing tells how wide it is."""
+    flat = (flow(1, base="box"), flow(1, bijection="spline", base="unit_box"))
+    assert not any(module.pathwise_entropy for module in (*flat, flow(1, gumbel="relaxed")))
+    assert not any(CASES[name]().pathwise_entropy for name in ("augerino_2", "circular_1"))
+
+
+@pytest.mark.slow
+def test_along_samples_an_optimum_has_no_noise() -> None:
+    """With a cost of -log g, E[cost + log g] is least at g: there each sample's gradient is 0."""
+    tried = case("gaussian_1", CASES["gaussian_1"]())
+    target = tried.density()
+
+    def slope(along: bool) -> float:
+        def value(variables: Any) -> Any:
+            density = tried.density(variables=variables)
+            theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(5), sample_shape=(9,))
+            log_prob = log_prob_along_samples(density, theta) if along else log_prob
+            return jnp.mean(log_prob - target.log_prob(theta))
+
+        return float(optax.tree.norm(jax.grad(value)(tried.variables)))
+
+    assert slope(along=True) < 1e-4
+    assert slope(along=False) > 0.1
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """The contract every conditional distribution keeps, and the smooth bound its parameters use."""
 
+from typing import Any
+
 import distrax
 import flax.linen as nn
 import jax
@@ -9,6 +11,7 @@ __all__ = [
     "ConditionalDistribution",
     "bounded",
     "free_plus_projection",
+    "log_prob_along_samples",
     "unbounded",
 ]
 
@@ -30,6 +33,9 @@ class ConditionalDistribution(nn.Module):
     Class attributes:
         reparameterized: True if samples carry gradients to the parameters, or a property that says
             so of an instance. Otherwise the objective adds a score-function term, see `scored`.
+        pathwise_entropy: True, or a property that says so, if mean grad log g = 0 at samples held
+            still, so that `log_prob_along_samples` has the entropy's gradient: samples carry
+            gradients (or are `scored`), and where g > 0 hangs on no parameter.
         has_density: False for point masses, which have no entropy to reward.
         discrete: True if theta takes some values only, `atoms` (K, dim) of the density, and
             log_prob is a log mass: a value at the edge of the box is then as good as any.
@@ -37,6 +43,7 @@ class ConditionalDistribution(nn.Module):
 
     dim: int
     reparameterized = True
+    pathwise_entropy = False
     has_density = True
     discrete = False
 
@@ -77,6 +84,18 @@ class ConditionalDistribution(nn.Module):
         """
         del distribution, theta
         return log_prob, log_prob
+
+
+def log_prob_along_samples(distribution: distrax.Distribution, theta: jax.Array) -> jax.Array:
+    """Return log g (n, N) of samples (n, N, d), its gradient through the samples alone.
+
+    With the parameters p of g held still, d log g / d theta d theta / d p has the mean of the whole
+    gradient, as E[d log g / d p] = 0, and not its noise.
+
+    Source: Roeder, Wu and Duvenaud, Sticking the landing, 2017.
+    """
+    still: Any = jax.tree.map(jax.lax.stop_gradient, distribution)
+    return still.log_prob(theta)
 
 
 def bounded(x: jax.Array, low: float, high: float) -> jax.Array:

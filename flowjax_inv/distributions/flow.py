@@ -169,6 +169,11 @@ class Flow(ConditionalDistribution):
         """Whether samples carry the gradient of all parameters."""
         return self.base != "mixture" or self.gumbel != "score"
 
+    @property
+    def pathwise_entropy(self) -> bool:
+        """Whether `log_prob_along_samples` has the entropy's gradient: a box's edge would move."""
+        return self.base == "mixture" and self.gumbel != "relaxed"
+
     def scored(
         self, distribution: distrax.Distribution, theta: jax.Array, log_prob: jax.Array
     ) -> tuple[jax.Array, jax.Array]:

@@ -42,6 +42,7 @@ class ConditionalGaussian(ConditionalDistribution):
     start_scale: float = 0.1
     tanh_width: float = 1.0
     base_projection_scale: float = 0.01
+    pathwise_entropy = True
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:

@@ -254,11 +254,17 @@ def make_predict(
     Returns:
         A function of {"classifier": variables, "distribution": variables}, images (N, H, W, C)
         float, and a key. Variables are arguments, not constants, so that new weights do not
-        compile again.
+        compile again. It raises a ValueError for variables by other names.
     """
 
     @jax.jit
     def averaged(variables: Mapping[str, Any], images: jax.Array, key: jax.Array) -> jax.Array:
+        if not {"classifier", "distribution"} <= variables.keys():
+            raise ValueError(
+                f"variables hold {', '.join(variables)}; want those of both networks, by the names "
+                "classifier and distribution."
+            )
+
         def applied(module: nn.Module, name: str) -> Any:
             return lambda x: module.apply(variables[name], x, train=False)
 

@@ -203,11 +203,17 @@ def make_mean_shift(
 
     Returns:
         A function that compiles once per shape; variables are arguments, so that new weights do
-        not compile again.
+        not compile again. It raises a ValueError for those of several networks.
     """
 
     @jax.jit
     def shifted(variables: Mapping[str, Any], images: jax.Array, key: jax.Array) -> Shifted:
+        if "distribution" in variables:
+            raise ValueError(
+                f"variables hold {', '.join(variables)}; want those of the distribution alone: "
+                'variables["distribution"].'
+            )
+
         def propose(images: jax.Array) -> Any:
             return distribution.apply(variables, images, train=False)
 

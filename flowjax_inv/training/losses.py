@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from flowjax_inv import chunks
-from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.distributions.base import ConditionalDistribution, log_prob_along_samples
 from flowjax_inv.objectives import Objective, score_function_term
 from flowjax_inv.placement import Placement
 from flowjax_inv.training.state import Controller, Params, Stream, TrainState
@@ -249,6 +249,9 @@ class StepLoss:
         with jax.named_scope("density"):
             # One key per sample and image: how many copies there are changes none of them.
             each = jax.vmap(of_copy)(jnp.arange(copies))
+            if self.objective.pathwise_entropy:
+                theta = density.sample(seed=each, sample_shape=(copies,))
+                return theta, log_prob_along_samples(density, theta)
             return density.sample_and_log_prob(seed=each, sample_shape=(copies,))
 
     def _equivariance(
