@@ -202,6 +202,10 @@ FIELDS: dict[str, Any] = {
             choices=("hard", "score", "relaxed"),
         ),
         "temperature": Field(0.05, "of the Gumbel-softmax", above=0),
+        "pathwise_entropy": Field(
+            value=False,
+            about="of gaussian, flow: its gradient along samples alone, with less noise",
+        ),
         "base_projection_scale": Field(0.01, "first scale of the base's projection", low=0),
     },
     "objective": {
@@ -214,9 +218,6 @@ FIELDS: dict[str, Any] = {
             value=False, about="in burn-in, evenly distorted images are one more class"
         ),
         "copies": Field(1, "n: views per image", low=1),
-        "pathwise_entropy": Field(
-            value=False, about="its gradient through the samples alone: less noise"
-        ),
         "equivariance": Field(
             0.0, "weight of -log g(T - dT; A_dT I): the density moves with its image", low=0
         ),
@@ -232,6 +233,9 @@ FIELDS: dict[str, Any] = {
         "copies_per_chunk": Field(0, "views at a time, to save memory; 0: all", low=0),
         "chunk_statistics": Field(value=False, about="allow chunks with batch norm"),
         "burn_in_epochs": Field(0, "of the classifier alone, the density frozen", low=0),
+        "burn_in_rests": Field(
+            value=True, about="the density's optimizer begins after burn-in, not with the run"
+        ),
     },
     "controller": {
         "name": Field("constant", "of alpha", choices=("constant", "ramp", "band", "patient_band")),

@@ -15,18 +15,25 @@ def from_config(
 ) -> optax.GradientTransformation:
     """Return the two optimizers of `config.optimizer`, each with its schedule and weight decay.
 
-    With a pose likelihood two trainings follow each other, and each has a schedule of its own.
+    In burn-in the density's rests: its moments and its schedule begin after it. Without
+    `objective.burn_in_rests` both begin with the run. Adam then takes the burn-in, where it saw no
+    gradient, for evidence of small ones, and the density's first updates are up to 6.5 times its
+    rate. With a pose likelihood two trainings follow each other, each with its own schedule.
     """
-    first = config.objective.burn_in_epochs * steps_per_epoch
+    objective = config.objective
+    first = objective.burn_in_epochs * steps_per_epoch
+    alone = total_steps - first
+    rests = bool(first) and objective.burn_in_rests
 
     def schedule(name: str) -> optax.Schedule:
         section = config.optimizer[name]
-        if not config.objective.pose_likelihood:
-            return _rate(section, total_steps, steps_per_epoch)
         if name == "classifier":
-            return _rate(section, first, steps_per_epoch)
-        rate = _rate(section, total_steps - first, steps_per_epoch)
-        return optax.join_schedules([optax.constant_schedule(0.0), rate], [first])
+            steps = first if objective.pose_likelihood else total_steps
+            return _rate(section, steps, steps_per_epoch)
+        if objective.pose_likelihood and not rests:
+            rate = _rate(section, alone, steps_per_epoch)
+            return optax.join_schedules([optax.constant_schedule(0.0), rate], [first])
+        return _rate(section, alone if rests else total_steps, steps_per_epoch)
 
     def one(name: str) -> optax.GradientTransformation:
         section, rate = config.optimizer[name], schedule(name)
@@ -45,10 +52,12 @@ def from_config(
             parts.append(optax.masked(optax.scale(section.scalar_fraction), _scalars))
         return optax.chain(*parts)
 
-    names = ("classifier", "distribution")
-    return optax.multi_transform(
-        {name: one(name) for name in names}, {name: name for name in names}
-    )
+    made = {name: one(name) for name in ("classifier", "distribution")}
+    if rests:
+        made["distribution"] = optax.conditionally_mask(
+            made["distribution"], lambda step: step >= first
+        )
+    return optax.multi_transform(made, {name: name for name in made})
 
 
 def _kernels(params: Any) -> Any:

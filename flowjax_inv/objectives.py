@@ -149,11 +149,6 @@ class Objective:
             data then costs, not only what looks like another class (ours; noise-contrastive
             estimation).
         copies: n, sampled views per image.
-        pathwise_entropy: the gradient of mean log g flows through the samples alone, as if g's
-            parameters stood still: what is left out is 0 on average and all noise, and a density
-            that has reached its optimum exp(-L / alpha) then stays there without any. For
-            densities of `ConditionalDistribution.pathwise_entropy` (Roeder et al., Sticking the
-            landing, 2017).
         equivariance: weight of the last term, T ~ g(.; I) without gradient, dT evenly from
             +-`equivariance_range`: it teaches a density to move with its image, by images alone,
             and so makes `inference.invariance_bound` small. For densities of full support: what
@@ -181,7 +176,6 @@ class Objective:
     freeze_classifier: bool = False
     reject_distorted: bool = False
     copies: int = 1
-    pathwise_entropy: bool = False
     equivariance: float = 0.0
     equivariance_range: float = 1.0
     pose_likelihood: bool = False

@@ -15,7 +15,7 @@ from poses import blobs, pose, upright
 from flowjax_inv import training
 from flowjax_inv.controllers import Constant, EntropyBand
 from flowjax_inv.distributions.base import ConditionalDistribution
-from flowjax_inv.distributions.box import Augerino, Fixed, Identity
+from flowjax_inv.distributions.box import Fixed, Identity
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.networks import MLP, SimpleConv
 from flowjax_inv.objectives import Objective, view_cross_entropy
@@ -323,19 +323,13 @@ def test_equivariance_refuses_transforms_whose_order_matters() -> None:
         training.make_step(*parts, Objective(equivariance=0.5))
 
 
-def test_densities_with_edges_refuse_the_entropy_along_samples() -> None:
-    parts = (MLP(3), Augerino(dim=1), ROTATION, optax.adam(1e-2), Constant(0.3))
-    with pytest.raises(ValueError, match="pathwise_entropy is True, but Augerino as set has no"):
-        training.make_step(*parts, Objective(pathwise_entropy=True))
-
-
 @pytest.mark.slow
 def test_the_entropy_along_samples_is_the_same_loss() -> None:
     """Another gradient of the same values, from the same samples."""
     sides = []
     for pathwise in (False, True):
-        objective = Objective(copies=3, pathwise_entropy=pathwise)
-        state, step = build(distribution=small_flow(gumbel="score"), objective=objective)
+        flow = small_flow(gumbel="score", pathwise_entropy=pathwise)
+        state, step = build(distribution=flow, objective=Objective(copies=3))
         sides.append(step(copy(state), IMAGES, LABELS, np.arange(8)))
     for name in ("loss", "entropy"):
         np.testing.assert_allclose(*(after.totals[name] for after in sides), rtol=1e-4)

@@ -33,9 +33,8 @@ class ConditionalDistribution(nn.Module):
     Class attributes:
         reparameterized: True if samples carry gradients to the parameters, or a property that says
             so of an instance. Otherwise the objective adds a score-function term, see `scored`.
-        pathwise_entropy: True, or a property that says so, if mean grad log g = 0 at samples held
-            still, so that `log_prob_along_samples` has the entropy's gradient: samples carry
-            gradients (or are `scored`), and where g > 0 hangs on no parameter.
+        pathwise_entropy: True, or a field that says so, if training is to take the entropy's
+            gradient by `log_prob_along_samples`.
         has_density: False for point masses, which have no entropy to reward.
         discrete: True if theta takes some values only, `atoms` (K, dim) of the density, and
             log_prob is a log mass: a value at the edge of the box is then as good as any.
@@ -90,7 +89,9 @@ def log_prob_along_samples(distribution: distrax.Distribution, theta: jax.Array)
     """Return log g (n, N) of samples (n, N, d), its gradient through the samples alone.
 
     With the parameters p of g held still, d log g / d theta d theta / d p has the mean of the whole
-    gradient, as E[d log g / d p] = 0, and not its noise.
+    gradient, as E[d log g / d p] = 0, and less noise: none at all where g is the optimum,
+    exp(-loss / alpha). It holds where samples carry gradients (what they do not carry is `scored`)
+    and the region where g > 0 hangs on no parameter: a box's edge moves.
 
     Source: Roeder, Wu and Duvenaud, Sticking the landing, 2017.
     """

@@ -107,10 +107,12 @@ class Flow(ConditionalDistribution):
             through the samples for all else: unbiased) or "relaxed" (a surrogate, see
             `GaussianMixture`).
         temperature: of the Gumbel-softmax. Code 0.05 by default, 0.1 in its runs.
+        pathwise_entropy: train by `log_prob_along_samples`. For a mixture that is not "relaxed".
         base_projection_scale: factor on the start of the projection of e to the base's parameters.
 
     Raises:
-        ValueError: for a name that is none of those above, no layer, or a circle too few or many.
+        ValueError: for a name that is none of those above, no layer, a circle too few or many, or a
+            pathwise entropy of another base.
     Source: flow paper section 4; its code (NFAug, ConditionalUniform); its errors are not repeated:
         nothing is clamped after the flow, and every log-determinant is that of the map used.
     """
@@ -134,6 +136,7 @@ class Flow(ConditionalDistribution):
     start_scale: float = 0.1
     gumbel: Literal["hard", "score", "relaxed"] = "hard"
     temperature: float = 0.05
+    pathwise_entropy: bool = False
     base_projection_scale: float = 0.01
 
     def __post_init__(self) -> None:
@@ -147,6 +150,12 @@ class Flow(ConditionalDistribution):
             raise ValueError(
                 f"periodic has {len(self.periodic)} entries for {self.dim} coordinates; give one "
                 "each, as transform.periodic, or none."
+            )
+        if self.pathwise_entropy and (self.base != "mixture" or self.gumbel == "relaxed"):
+            raise ValueError(
+                f'pathwise_entropy is True with base "{self.base}" and gumbel "{self.gumbel}"; it '
+                'wants a "mixture" that is "hard" or "score", whose samples follow a density '
+                "without edges."
             )
         super().__post_init__()
 
@@ -168,11 +177,6 @@ class Flow(ConditionalDistribution):
     def reparameterized(self) -> bool:
         """Whether samples carry the gradient of all parameters."""
         return self.base != "mixture" or self.gumbel != "score"
-
-    @property
-    def pathwise_entropy(self) -> bool:
-        """Whether `log_prob_along_samples` has the entropy's gradient: a box's edge would move."""
-        return self.base == "mixture" and self.gumbel != "relaxed"
 
     def scored(
         self, distribution: distrax.Distribution, theta: jax.Array, log_prob: jax.Array

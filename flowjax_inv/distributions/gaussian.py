@@ -33,6 +33,7 @@ class ConditionalGaussian(ConditionalDistribution):
         start_scale: first standard deviation of z.
         tanh_width: w of the squash.
         base_projection_scale: factor on the start of the projections of e.
+        pathwise_entropy: train by `log_prob_along_samples`.
 
     Source: Schwöbel et al., Probabilistic spatial transformer networks, 2022; the squash is ours.
     """
@@ -42,7 +43,7 @@ class ConditionalGaussian(ConditionalDistribution):
     start_scale: float = 0.1
     tanh_width: float = 1.0
     base_projection_scale: float = 0.01
-    pathwise_entropy = True
+    pathwise_entropy: bool = False
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:

@@ -249,7 +249,7 @@ class StepLoss:
         with jax.named_scope("density"):
             # One key per sample and image: how many copies there are changes none of them.
             each = jax.vmap(of_copy)(jnp.arange(copies))
-            if self.objective.pathwise_entropy:
+            if self.distribution.pathwise_entropy:
                 theta = density.sample(seed=each, sample_shape=(copies,))
                 return theta, log_prob_along_samples(density, theta)
             return density.sample_and_log_prob(seed=each, sample_shape=(copies,))

@@ -56,8 +56,7 @@ def make_step(
 
     Raises:
         ValueError: if the distribution's samples carry no gradient and `objective.average` mixes
-            the views: the score function needs a loss per view; if the entropy's gradient along
-            the samples is asked for and is not the distribution's; if the equivariance term or the
+            the views: the score function needs a loss per view; if the equivariance term or the
             pose likelihood is asked for with transforms whose order matters, or the latter of
             what has no density; when first called, if there are chunks and batch norm.
     """
@@ -117,12 +116,6 @@ def check_objective(
         raise ValueError(
             f'average is "{objective.average}"; {type(distribution).__name__} has no gradient '
             'through its samples and wants "losses": one loss per view.'
-        )
-    if objective.pathwise_entropy and not distribution.pathwise_entropy:
-        raise ValueError(
-            f"pathwise_entropy is True, but {type(distribution).__name__} as set has no density "
-            "that is smooth over the whole box and whose samples carry gradients; take a gaussian, "
-            'or a flow on a "mixture" that is not "relaxed".'
         )
     if (objective.equivariance or objective.pose_likelihood) and not transform.commutative:
         term = "pose_likelihood" if objective.pose_likelihood else "equivariance"
