@@ -52,12 +52,13 @@ def from_config(
             parts.append(optax.masked(optax.scale(section.scalar_fraction), _scalars))
         return optax.chain(*parts)
 
-    made = {name: one(name) for name in ("classifier", "distribution")}
+    density = one("distribution")
     if rests:
-        made["distribution"] = optax.conditionally_mask(
-            made["distribution"], lambda step: step >= first
-        )
-    return optax.multi_transform(made, {name: name for name in made})
+        density = optax.conditionally_mask(density, lambda step, **_: step >= first)
+    return optax.multi_transform(
+        {"classifier": one("classifier"), "distribution": density},
+        {"classifier": "classifier", "distribution": "distribution"},
+    )
 
 
 def _kernels(params: Any) -> Any:

@@ -151,7 +151,8 @@ def test_along_samples_an_optimum_has_no_noise() -> None:
     def slope(along: bool) -> float:
         def value(variables: Any) -> Any:
             density = tried.density(variables=variables)
-            theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(5), sample_shape=(9,))
+            drawn: Any = density.sample_and_log_prob(seed=jax.random.key(5), sample_shape=(9,))
+            theta, log_prob = drawn
             log_prob = log_prob_along_samples(density, theta) if along else log_prob
             return jnp.mean(log_prob - target.log_prob(theta))
 
