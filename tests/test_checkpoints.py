@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_training import IMAGES, LABELS, build, copy
+from steps import IMAGES, LABELS, build, copy
 
 from flowjax_inv.checkpoints import Checkpoints, config_differences
 
