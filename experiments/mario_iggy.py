@@ -38,10 +38,7 @@ def get_config(variant: str = "") -> defaults.Config:
         flow.circular_shift = True
     if variant == "rivals":
         # A range of InstaAug's grows both ways: with a classifier that knows little yet it is the
-        # whole circle within 40 steps, and stays so. One epoch without views, and, for InstaAug,
-        # a bonus that begins weak: --config.controller.start=0.03 (half-range 82 to 88 degrees in
-        # six seeds; at 0.3 rounding decides who runs away). A flow wants it strong: at 0.03 one
-        # seed of three settles off the arc.
+        # whole circle within 40 steps, and stays so.
         config.objective.burn_in_epochs = 1
     if variant == "rotation":
         turns_alone(config)
