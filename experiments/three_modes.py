@@ -4,8 +4,7 @@
 
 The classes alternate round the circle and touch: what lies between two arcs of one is an arc of the
 other (the flow paper's Figure 3d). Rivals: --config.distribution.name=instaaug, and so on.
-Variants: none or `:cpu`, 3 minutes on two quiet CPU cores, 7 on one; `:smoke`, seconds, to see that
-it runs.
+Variants: none or `:cpu`, two minutes on two quiet CPU cores; `:smoke`, seconds, to see it run.
 """
 
 from experiments import defaults, mario_iggy, recipes
