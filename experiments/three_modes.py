@@ -18,8 +18,8 @@ def get_config(variant: str = "") -> defaults.Config:
     if variant == "smoke":
         config.data.train_size, config.data.test_size = 240, 36  # 12 arcs in all
     mario_iggy.turns_alone(config)
-    # A frozen classifier need not be a convolution. This one takes a quarter of SimpleConv's time,
-    # and what it allows, exp(-CE / alpha), has as even masses at every pose.
+    # A frozen classifier need not be a convolution. With this one a step takes a third of the time,
+    # and what it allows, exp(-CE / alpha), has even masses at every pose as well.
     config.classifier.name, config.classifier.hidden = "mlp", (256, 256)
     # A circular spline alone stays in one mode: the mixture's components find the others. They
     # start everywhere on the circle, and their weights learn without bias: by straight-through

@@ -137,7 +137,8 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
         if panel.lines:
-            panel.legend(frameon=False, fontsize=8.5)
+            # White: level lines do not count when matplotlib looks for the emptiest corner.
+            panel.legend(fontsize=8.5, framealpha=0.85, edgecolor="none")
         else:
             panel.text(0.5, 0.5, "not logged in this run", ha="center", transform=panel.transAxes)
     for panel in panels[-2:]:

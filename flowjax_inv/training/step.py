@@ -45,7 +45,9 @@ def make_step(
         classifier, distribution: Linen modules. Under pmap their batch norms reduce over
             `placement.axis_name`.
         transform: theta -> views.
-        optimizer: over {"classifier", "distribution"} parameters.
+        optimizer: over {"classifier", "distribution"} parameters. In burn-in the distribution's
+            gradients are 0: what counts steps, as Adam does, should rest there by
+            `optax.conditionally_mask`.
         controller: of alpha; sees the entropy of the step's own batch.
         objective: how the loss is put together.
         burn_in: no views and no update of the distribution: the classifier alone, on the originals.
