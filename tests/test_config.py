@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -286,11 +287,10 @@ def _density_updates(*, burn_in: int, **fields: bool) -> np.ndarray:
     first = 4 * burn_in
     optimizer = optimizers.from_config(config, total_steps=first + 12, steps_per_epoch=4)
     params: Any = {"classifier": np.ones(2), "distribution": np.ones(2)}
-    state, seen = optimizer.init(params), []
+    state, seen, update = optimizer.init(params), [], jax.jit(optimizer.update)
     for step in range(first + 12):
         slope = {name: x * (0.1 if step >= first else 0.0) for name, x in params.items()}
-        updates: Any
-        updates, state = optimizer.update(slope, state, params)
+        updates, state = update(slope, state, params)
         seen.append(np.asarray(updates["distribution"]))
     assert not np.any(seen[:first])
     return np.stack(seen[first:])
