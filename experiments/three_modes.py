@@ -31,7 +31,7 @@ def get_config(variant: str = "") -> defaults.Config:
     flow.layers, flow.width, flow.circular_shift = 4, 32, False
     flow.loc_start, flow.gumbel, flow.temperature = "even", "score", 0.5
     flow.pathwise_entropy = True
-    config.objective.copies, config.train.epochs, config.objective.burn_in_epochs = 8, 28, 2
+    config.objective.copies, config.train.epochs, config.objective.burn_in_epochs = 8, 26, 2
     config.optimizer.distribution.learning_rate = 2e-3
     # High at first: no mode is left before it is judged.
     config.controller.name, config.controller.start, config.controller.end = "ramp", 1.5, 0.6
