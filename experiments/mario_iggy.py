@@ -46,6 +46,7 @@ def get_config(variant: str = "") -> defaults.Config:
         config.controller.start, config.controller.end = 1.0, 0.6
         config.objective.burn_in_rests = False  # as the stored runs were made
     if variant == "smoke":
+        flow.layers = 1  # compiles faster
         config.data.train_size, config.data.test_size = 256, 40
         config.train.epochs, config.train.batch_size = 2, 32
         config.train.log_every, config.train.checkpoint_every = 4, 5

@@ -100,7 +100,7 @@ def wrapped_run(run: Trained, images: np.ndarray, **fields: Any) -> Wrapped:
     """
     pixels = run.normalization(jnp.asarray(images))
     key = jax.random.key(run.config.seed)
-    return wrap(jax.jit(run.classify), run.propose, run.transform, pixels, key=key, **fields)
+    return wrap(run.classify, run.propose, run.transform, pixels, key=key, **fields)
 
 
 def _config(

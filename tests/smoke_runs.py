@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[1]
 
 def smoke(**fields):
     config = mario_iggy.get_config("smoke")
-    config.distribution.layers = 1  # compiles faster
     with config.unlocked():
         for name, value in fields.items():
             *sections, field = name.split("__")

@@ -21,7 +21,6 @@ PARTS = ("embedding", "density", "warp", "classifier", "optimizer")
 
 def smoke() -> Any:
     config = mario_iggy.get_config("smoke")
-    config.distribution.layers = 1  # compiles faster
     config.evaluation.poses, config.num_devices = 2, 1
     return config
 

@@ -17,7 +17,7 @@ RESUME = (
     "--config.classifier.batch_norm=true", "--config.embedding.batch_norm=true",
     "--config.distribution.base=mixture", "--config.controller.name=band",
     "--config.train.epochs=6", "--config.train.log_every=1", "--config.train.checkpoint_every=20",
-    "--config.distribution.layers=1", "--config.evaluation.poses=2", "--config.num_devices=1",
+    "--config.evaluation.poses=2", "--config.num_devices=1",
 )  # fmt: skip
 
 

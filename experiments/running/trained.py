@@ -1,6 +1,7 @@
 """A finished run, rebuilt from its folder: networks, transform and weights; no data set needed."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,17 @@ class Trained:
     image_shape: Sequence[int]
 
     def classify(self, images: jax.Array) -> Any:
-        """Return logits of normalised images (N, H, W, C)."""
-        return self.classifier.apply(self.variables["classifier"], images, train=False)
+        """Return logits of normalised images (N, H, W, C), by one program."""
+        return _logits(self.classifier, self.variables["classifier"], images)
 
     def propose(self, images: jax.Array) -> Any:
         """Return the density of every normalised image (N, H, W, C)."""
         return self.distribution.apply(self.variables["distribution"], images, train=False)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _logits(classifier: nn.Module, variables: Any, images: jax.Array) -> Any:
+    return classifier.apply(variables, images, train=False)
 
 
 def load_run(workdir: str | Path) -> Trained:
