@@ -74,17 +74,11 @@ def _log_prob(case: Case, variables: Any, theta: jax.Array) -> Any:
 
 def case(name: str, module: ConditionalDistribution, spread: float = 0.25) -> Case:
     """Initialise a module and move every parameter by normal noise of standard deviation spread."""
-
-    @jax.jit
-    def moved(first: jax.Array, second: jax.Array) -> Any:
-        leaves, tree = jax.tree.flatten(module.init(first, IMAGES))
-        keys = jax.random.split(second, max(len(leaves), 1))
-        noise = [jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=False)]
-        return jax.tree.unflatten(
-            tree, [x + spread * n for x, n in zip(leaves, noise, strict=True)]
-        )
-
-    return Case(name, module, moved(jax.random.key(0), jax.random.key(1)))
+    variables = module.init(jax.random.key(0), IMAGES)
+    leaves, tree = jax.tree.flatten(variables)
+    keys = jax.random.split(jax.random.key(1), max(len(leaves), 1))
+    moved = [x + spread * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=False)]
+    return Case(name, module, jax.tree.unflatten(tree, moved))
 
 
 def _grid(dim: int) -> tuple[np.ndarray, float]:
