@@ -32,8 +32,8 @@ def predict(images: Any) -> np.ndarray:
     classifier = SimpleConv(3, width=2)
     distribution = Flow(dim=1, embed=SimpleConv(4, width=2), layers=1, width=4, components=2)
     variables = {
-        "classifier": jax.jit(classifier.init)(jax.random.key(1), IMAGES),
-        "distribution": jax.jit(distribution.init)(jax.random.key(2), IMAGES),
+        "classifier": classifier.init(jax.random.key(1), IMAGES),
+        "distribution": distribution.init(jax.random.key(2), IMAGES),
     }
     averaged = make_predict(classifier, distribution, Affine("rotation"), num_samples=2)
     return np.asarray(averaged(variables, images, jax.random.key(3)))

@@ -36,7 +36,7 @@ def test_identity_is_a_point_at_zero() -> None:
 
 
 def applied(module: ConditionalDistribution, images: jax.Array = laws.IMAGES) -> Any:
-    return module.apply(jax.jit(module.init)(jax.random.key(0), images), images)
+    return module.apply(module.init(jax.random.key(0), images), images)
 
 
 def bonus(module: ConditionalDistribution) -> float:
@@ -198,7 +198,7 @@ def test_unknown_bonus_is_refused(cls: Any) -> None:
 def test_the_start_is_where_the_fields_say(base: str) -> None:
     """Before training: samples of standard deviation near start_scale around centres."""
     module = flow(2, base=base, start_scale=0.05, loc_std=0.0, layers=2)
-    variables = jax.jit(module.init)(jax.random.key(0), laws.IMAGES)
+    variables = module.init(jax.random.key(0), laws.IMAGES)
     density: Any = module.apply(variables, laws.IMAGES)
     z = density.base.sample(seed=jax.random.key(0), sample_shape=(4_000,))
     expected = 0.05 if base == "mixture" else 2 * 0.05 / np.sqrt(12)

@@ -84,7 +84,7 @@ def test_make_predict_is_predict_and_compiles_once_for_new_weights() -> None:
     classifier, distribution = MLP(3, hidden=(4,)), Identity(dim=1)
     averaged: Any = make_predict(classifier, distribution, ROTATION, num_samples=2)
     for seed in (0, 1):
-        weights = jax.jit(classifier.init)(jax.random.key(seed), IMAGES)
+        weights = classifier.init(jax.random.key(seed), IMAGES)
         got = averaged({"classifier": weights, "distribution": {}}, IMAGES, jax.random.key(2))
         logits: Any = classifier.apply(weights, IMAGES)
         np.testing.assert_allclose(got, jax.nn.softmax(logits), atol=1e-6)

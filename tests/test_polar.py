@@ -18,12 +18,10 @@ def test_outputs_of_the_polar_network_turn_with_the_image(shape, batch_norm) -> 
     """Whatever the weights: a quarter turn moves the outputs by a quarter of the circle."""
     network = PolarConv(features=16, width=3, batch_norm=batch_norm)
     images = jax.random.normal(jax.random.key(0), shape)
-    variables = jax.jit(network.init)(jax.random.key(1), images)
-
-    applied = jax.jit(network.apply)
+    variables = network.init(jax.random.key(1), images)
 
     def scores(images: jax.Array) -> np.ndarray:
-        return np.asarray(applied(variables, images))
+        return np.asarray(network.apply(variables, images))
 
     expected = scores(images)
     assert np.ptp(expected, axis=1).min() > 0.01
@@ -42,13 +40,12 @@ def test_outputs_of_the_mirrored_polar_network_are_mirrored_with_the_image() -> 
     """Whatever the weights: output k of an image is output -k of its mirror image."""
     images = jax.random.normal(jax.random.key(0), (2, 16, 16, 3))
     plain, both = (PolarConv(features=16, width=3, mirrored=mirrored) for mirrored in (False, True))
-    variables = jax.jit(plain.init)(jax.random.key(1), images)
+    variables = plain.init(jax.random.key(1), images)
     opposite = -np.arange(16) % 16
-    of_both, of_plain = jax.jit(both.apply), jax.jit(plain.apply)
-    expected = np.asarray(of_both(variables, images))
-    there = np.asarray(of_both(variables, images[:, :, ::-1]))
+    expected = np.asarray(both.apply(variables, images))
+    there = np.asarray(both.apply(variables, images[:, :, ::-1]))
     np.testing.assert_allclose(there[:, opposite], expected, atol=1e-5)
-    alone = [np.asarray(of_plain(variables, x)) for x in (images, images[:, :, ::-1])]
+    alone = [np.asarray(plain.apply(variables, x)) for x in (images, images[:, :, ::-1])]
     np.testing.assert_allclose(expected, (alone[0] + alone[1][:, opposite]) / 2, atol=1e-5)
     assert np.abs(alone[0] - expected).max() > 0.01
     training: Any = both.apply(variables, images, train=True)
