@@ -2,7 +2,7 @@
 
 The rest of the table stands where the input comes in: fields in test_config.py, archives and
 prepared sets in test_archives.py, test_prepare.py and test_stored.py, exported files in
-test_export.py, run folders in test_run.py.
+test_export_files.py, run folders in test_run.py.
 """
 
 import os

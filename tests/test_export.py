@@ -1,4 +1,4 @@
-"""Programs as files: equal to the library, for every platform, whole or refused."""
+"""Programs as files: equal to the library, for every platform, run by plain JAX alone."""
 
 import ast
 import os
@@ -7,93 +7,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import exported
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exported import IMAGES, NAMES, NORMALIZATION, SHAPE, parts, variables, written
 from safetensors.numpy import load_file
 
 from flowjax_inv import export
-from flowjax_inv.data.pixels import Normalization
-from flowjax_inv.distributions.box import Identity
-from flowjax_inv.distributions.circular import Circular
-from flowjax_inv.distributions.flow import Flow
-from flowjax_inv.inference import make_mean_shift, make_predict
-from flowjax_inv.networks import MLP, PolarConv, SimpleConv
-from flowjax_inv.transforms import Affine, Crop
+from flowjax_inv.inference import make_mean_shift
+from flowjax_inv.networks import MLP, SimpleConv
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "experiments" / "run_exported.py"
-SHAPE = (9, 8, 1)
-IMAGES = np.random.RandomState(0).randint(0, 256, (3, *SHAPE)).astype(np.uint8)
-NAMES = ("one", "two", "three")
-NORMALIZATION = Normalization((0.4,), (0.3,))
-SPLINE = {"bijection": "spline", "bins": 4, "base": "box", "circular_shift": True}
-COUPLING = {"bijection": "coupling", "base": "mixture", "components": 2}
-
-# Transform and flow: both bijections, all bases, the circle, a matrix exponential, and the crop.
-CASES: dict[str, tuple[Any, dict[str, Any] | None]] = {
-    "affine_coupling": (Affine("affine"), COUPLING),
-    "turns_spline": (Affine("rotation_translation"), SPLINE),
-    "crop_spline": (Crop(), SPLINE | {"base": "unit_box", "circular_shift": False}),
-    "crop_coupling": (Crop(padding="border"), COUPLING | {"gumbel": "relaxed"}),
-    "identity": (Affine("translation"), None),
-    "circular": (Affine("rotation"), None),
-}
-
-
-def parts(name: str, *, batch_norm: bool = False, conv: Any = "lax") -> tuple[Any, Any, Any]:
-    """A classifier, a density and a transform, tiny."""
-    transform, fields = CASES[name]
-    classifier = SimpleConv(3, width=1, batch_norm=batch_norm, conv=conv)
-    if name == "circular":
-        return classifier, Circular(dim=1, embed=PolarConv(8, width=1, mirrored=True)), transform
-    if fields is None:
-        return classifier, Identity(dim=transform.dim), transform
-    flow = Flow(
-        dim=transform.dim, periodic=transform.periodic, layers=2, width=4,
-        embed=SimpleConv(4, width=1, conv=conv), **fields,
-    )  # fmt: skip
-    return classifier, flow, transform
-
-
-def variables(classifier: nn.Module, distribution: nn.Module, seed: int = 0) -> dict[str, Any]:
-    """Weights, moved away from their start, where nothing hangs on the image."""
-    keys = jax.random.split(jax.random.key(seed))
-    images = jnp.zeros((1, *SHAPE))
-    start = {
-        "classifier": jax.jit(classifier.init)(keys[0], images),
-        "distribution": jax.jit(distribution.init)(keys[1], images),
-    }
-    leaves, structure = jax.tree.flatten(start)
-    noise = np.random.RandomState(seed)
-    moved = [leaf + 0.3 * noise.normal(size=leaf.shape).astype("f4") for leaf in leaves]
-    return jax.tree.unflatten(structure, moved)
-
-
-def written(folder: Path, name: str = "turns_spline", **fields: Any) -> tuple[Path, Any, Any]:
-    """Write a predictor; return its folder, the library's own function, and the weights."""
-    modules = parts(name)
-    weights = variables(*modules[:2])
-    rule: dict[str, Any] = {"num_samples": 2} | fields
-    export.write_predictor(
-        folder, *modules, weights, image_shape=SHAPE, class_names=NAMES,
-        normalization=NORMALIZATION, **rule,
-    )  # fmt: skip
-    return folder, make_predict(*modules, **rule), weights
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
     return written(tmp_path_factory.mktemp("exports") / "one")
-
-
-def copied(folder: Path, target: Path) -> Path:
-    target.mkdir()
-    for path in folder.iterdir():
-        (target / path.name).write_bytes(path.read_bytes())
-    return target
 
 
 @pytest.mark.slow
@@ -311,31 +244,18 @@ def test_convolutions_of_an_export_are_plain_everywhere() -> None:
 @pytest.mark.slow
 def test_the_program_is_that_of_any_machine(tmp_path: Path, monkeypatch) -> None:
     """On one CPU device convolutions are oneDNN's or patches, and crops are C's or read flat."""
-    monkeypatch.setattr(sys.modules[__name__], "SHAPE", (9, 8, 3))
+    monkeypatch.setattr(exported, "SHAPE", (9, 8, 3))
     modules = parts("crop_spline", conv="auto")
     weights = variables(*modules[:2])
     programs = []
     for devices in (1, 4):
         monkeypatch.setattr(jax, "device_count", lambda devices=devices: devices)
         path = export.write_predictor(
-            tmp_path / str(devices), *modules, weights, image_shape=SHAPE, class_names=NAMES,
-            num_samples=2,
+            tmp_path / str(devices), *modules, weights, image_shape=exported.SHAPE,
+            class_names=NAMES, num_samples=2,
         )  # fmt: skip
         programs.append((path / export.PROGRAM).read_bytes())
     assert programs[0] == programs[1]
-
-
-def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch) -> None:
-    def full(self: Path, target: Path) -> None:
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(Path, "rename", full)
-    with pytest.raises(OSError, match="No space left"):
-        export.write(
-            tmp_path / "deep" / "x", lambda v, images, key: {"y": images * v}, jnp.ones(()),
-            image_shape=SHAPE, outputs={"y": "the images"}, about={},
-        )  # fmt: skip
-    assert list((tmp_path / "deep").iterdir()) == []
 
 
 def test_any_function_becomes_a_program(tmp_path: Path) -> None:
@@ -358,74 +278,3 @@ def test_any_function_becomes_a_program(tmp_path: Path) -> None:
         "shape": ["N", 2], "dtype": "float32", "about": "coordinates",
     }  # fmt: skip
     assert program.card["kind"] == "a test"
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
-
-
-DAMAGES = {
-    "weights": (
-        lambda x: flip(x / export.WEIGHTS, -3),
-        "weights.safetensors is damaged: its sha256 begins with .*copy the folder again",
-    ),
-    "program": (lambda x: flip(x / export.PROGRAM, 500), "program.jax is damaged: its sha256"),
-    "cut": (
-        lambda x: (x / export.PROGRAM).write_bytes((x / export.PROGRAM).read_bytes()[:-1]),
-        "program.jax is damaged",
-    ),
-    "no weights": (
-        lambda x: (x / export.WEIGHTS).unlink(),
-        "has no weights.safetensors; give a whole folder",
-    ),
-    "no card": (lambda x: (x / export.CARD).unlink(), "has no card.json; give a whole folder"),
-    "card": (lambda x: (x / export.CARD).write_text('{"sha'), "card.json is damaged: no card"),
-    "other card": (lambda x: (x / export.CARD).write_text("[]"), "card.json is damaged: no card"),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_named(name: str, folder, tmp_path: Path) -> None:
-    copy = copied(folder[0], tmp_path / "copy")
-    damage, text = DAMAGES[name]
-    damage(copy)
-    with pytest.raises((ValueError, FileNotFoundError), match=text) as caught:
-        export.load(copy)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("images", "text"),
-    [
-        (IMAGES.astype("f4"), r"images are float32 \(3, 9, 8, 1\); this program wants uint8 \(N, "),
-        (IMAGES[:, :8], r"images are uint8 \(3, 8, 8, 1\); .*wants uint8 \(N, 9, 8, 1\)"),
-        (IMAGES[:0], r"images are uint8 \(0, 9, 8, 1\); .*N >= 1"),
-        (IMAGES[0], r"images are uint8 \(9, 8, 1\)"),
-    ],
-    ids=["float", "size", "none", "one"],
-)
-def test_wrong_images_are_refused(images, text: str, folder) -> None:
-    with pytest.raises(ValueError, match=text):
-        export.load(folder[0])(images, jax.random.key(0))
-
-
-def test_refusals(folder, tmp_path: Path, monkeypatch) -> None:
-    path, _, weights = folder
-    fields: dict[str, Any] = {"image_shape": SHAPE, "class_names": NAMES, "num_samples": 2}
-    modules = parts("turns_spline")
-    before = (path / export.CARD).read_bytes()
-    with pytest.raises(FileExistsError, match="one is there already; name a new folder"):
-        export.write_predictor(path, *modules, weights, **fields)
-    assert (path / export.CARD).read_bytes() == before
-    fields["class_names"] = NAMES[:2]
-    with pytest.raises(ValueError, match="class_names are 2, the classifier's logits 3; give one"):
-        export.write_predictor(tmp_path / "x", *modules, weights, **fields)
-    for missing in ("flatbuffers", "safetensors"):
-        with monkeypatch.context() as patched:
-            for name in [n for n in sys.modules if n.partition(".")[0] == missing] + [missing]:
-                patched.setitem(sys.modules, name, None)
-            with pytest.raises(ImportError, match=rf"exports need {missing}.*; install it: pip"):
-                export.load(path)
-    assert list(tmp_path.iterdir()) == []

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from exported import IMAGES, NORMALIZATION, parts
 from jax import export as jax_export
-from test_export import IMAGES, NORMALIZATION, parts
 
 from flowjax_inv import training
 from flowjax_inv.controllers import EntropyBand

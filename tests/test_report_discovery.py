@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_report import GOOD, make_evaluation, write_run
+from finished_run import GOOD, make_evaluation, write_run
 
 from flowjax_inv.report import discovery, figures, page, readme, tables
 from flowjax_inv.report.compare import compare
