@@ -107,7 +107,7 @@ def test_native_writes_its_part_alone(shear: float) -> None:
 
 
 AT_THE_END_OF_MEMORY = """
-import ctypes, mmap
+import ctypes, itertools, mmap
 import numpy as np
 from flowjax_inv.warps import native
 
@@ -118,11 +118,12 @@ def at_the_end(count):
     assert ctypes.CDLL(None).mprotect(after, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
     return np.frombuffer(memory, np.float32, count, size - 4 * count)
 
-count, height, width = 2, 8, 32
-for channels in (1, 2, 3):
+sizes = ((8, 32), (1, 5), (5, 1), (1, 1), (2, 2), (3, 3))
+for count, (height, width), channels in itertools.product((1, 2), sizes, (1, 2, 3)):
     images, out, found = map(at_the_end, (count * height * width * channels,) * 2 + (6 * count,))
-    for scale, shear in ((1, 0), (1, 1e-3), (0.5, 0), (0.5, 1e-3)):  # the whole picture, a part
-        rows = np.float32([[scale, shear, 0, 0, scale, 0]] * count)
+    # The whole picture, a part; lines that fall, that rise.
+    for scale, shear in itertools.product((1, 0.5), (0, 1e-3, -0.1, 0.1)):
+        rows = np.float32([[scale, shear, 0, shear, scale, 0]] * count)
         every = (images, rows, out, found)
         one, two, three, four = (ctypes.c_void_p(x.ctypes.data) for x in every)
         for border in (0, 1):

@@ -128,9 +128,11 @@ def _views(images: Any, rows: Any) -> tuple[int, ...]:
 
 
 def _blend_c(images: jax.Array, rows: jax.Array, *, padding: str) -> jax.Array:
-    result = jax.ShapeDtypeStruct(_views(images, rows), jnp.float32)
-    border = int(padding == "border")
-    return foreign.call("warp_blend", _BLEND, result, images, rows, border=border)
+    shape, border = _views(images, rows), int(padding == "border")
+    # Of one axis for both: XLA copies grey views whose first axis of length 1 a caller drops.
+    result = jax.ShapeDtypeStruct((math.prod(shape[:2]), *shape[2:]), jnp.float32)
+    out = foreign.call("warp_blend", _BLEND, result, images, rows, border=border)
+    return out.reshape(shape)
 
 
 def _slopes_c(images: jax.Array, rows: jax.Array, ct: jax.Array, *, padding: str) -> jax.Array:

@@ -1,9 +1,11 @@
 /* Four taps of a picture per position, blended, and the derivative in the map: `native.py` calls it.
 
-Equal to `taps.py`, which has the formulas. A row of positions is computed in blocks, which compilers
-turn into vector instructions; then each pixel is read where its position says. float32 throughout;
-pictures (count, height, width, channels), maps of 6 numbers, in pixels from the middle. Maps that
-leave x and y apart, those of crops, are computed by lines: columns are located once. */
+Equal to `taps.py`, which has the formulas. A line of positions is located in blocks, which compilers
+turn into vector instructions; then each pixel is read where its position says. The two taps of a
+coordinate are always neighbours in the picture, with weights that are 0 where a tap of `taps.py` lies
+outside: no pixel takes a path of its own. float32 throughout; pictures (count, height, width,
+channels), maps of 6 numbers, in pixels from the middle. Maps that leave x and y apart, those of
+crops, locate a column once for all rows, and a row for all columns. */
 
 #include <Python.h>
 
@@ -12,381 +14,285 @@ leave x and y apart, those of crops, are computed by lines: columns are located 
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-/* The processor's widest vectors, chosen when the library is loaded. */
+/* The processor's widest vectors, chosen when the library is loaded; and two neighbours of three
+   colours in one of eight numbers. */
 #define EXPORT __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define EIGHT 1
 #else
 #define EXPORT
+#define EIGHT 0
 #endif
 
 enum { BLOCK = 16, LINE = 256 };
 
-/* Four numbers from any address: the three of a colour and one that does not count. */
+/* Four numbers from any address: the three of a colour and one that does not count, or four pixels. */
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float eight __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t order __attribute__((vector_size(16)));
+#ifdef __clang__
+#define PICK(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define PICK(a, b, i, j, k, l) __builtin_shuffle(a, b, (order){i, j, k, l})
+#endif
 
 typedef struct {
   int64_t count, height, width, channels, border;
 } shape;
 
-/* A block of positions: left upper tap, where between the taps, whether all four can be read, or none
-   is in the picture; moves is 0 where a position is held, 1 elsewhere. */
+/* A side of a picture: its middle, the last tap that has a next, where positions are held, 1 if there
+   is more than one tap, and the numbers from one to the next. */
 typedef struct {
-  int32_t column[BLOCK], row[BLOCK], first[BLOCK], inside[BLOCK], away[BLOCK];
-  float right[BLOCK], below[BLOCK], moves_x[BLOCK], moves_y[BLOCK];
-} block;
+  float middle, last, low, high, more;
+  int32_t step;
+} side;
 
-INLINE float hold(float position, float low, float high) {
-  position = position < low ? low : position;
-  return position > high ? high : position;
-}
-
-/* Positions of the pixels from `u` on in row `v`; returns whether all of them are inside. */
-INLINE int locate(block *at, const float *map, int32_t u, int32_t v, const shape *s, int32_t last,
-                  int channels) {
-  const int32_t width = s->width, height = s->height;
-  const float low = s->border ? 0.0f : -2.0f;
-  const float high_x = s->border ? width - 1.0f : width + 1.0f;
-  const float high_y = s->border ? height - 1.0f : height + 1.0f;
-  const float middle_x = (width - 1) / 2.0f, middle_y = (height - 1) / 2.0f;
-  const float across = map[1] * (v - middle_y) + map[2], down = map[4] * (v - middle_y) + map[5];
-  int32_t inside = 0;
-  for (int n = 0; n < BLOCK; n++) {
-    const float x = map[0] * (u + n - middle_x) + across + middle_x;
-    const float y = map[3] * (u + n - middle_x) + down + middle_y;
-    const float held_x = hold(x, low, high_x), held_y = hold(y, low, high_y);
-    /* NaN has no tap; its distance from one is NaN again. */
-    const int32_t i = (int32_t)((held_x == held_x ? held_x : high_x) + 2.0f) - 2;
-    const int32_t j = (int32_t)((held_y == held_y ? held_y : high_y) + 2.0f) - 2;
-    at->column[n] = i, at->row[n] = j, at->first[n] = (j * width + i) * channels;
-    at->right[n] = held_x - i, at->below[n] = held_y - j;
-    at->moves_x[n] = (x > low) & (x < high_x), at->moves_y[n] = (y > low) & (y < high_y);
-    at->inside[n] = (i >= 0) & (i < width - 1) & (j >= 0) & (j <= last);
-    at->away[n] = (i < -1) | (i >= width) | (j < -1) | (j >= height);
-    inside += at->inside[n];
-  }
-  return inside == BLOCK;
-}
-
-/* The last row of taps that may be read four numbers at a time: none beyond the last picture. */
-INLINE int32_t last_row(const shape *s, int64_t picture, int channels) {
-  return s->height - 2 - (channels == 3 && picture == s->count - 1);
-}
-
-/* Taps at the edge of the picture: those outside count as nothing. */
+/* One coordinate of a line of positions: the first of its two taps, in numbers; the weights of both,
+   and how these change with the position. */
 typedef struct {
-  const float *tap[4];
-  float weight[4];
-} edge;
-
-INLINE int32_t nearest(int32_t i, int32_t size) { return i < 0 ? 0 : i < size ? i : size - 1; }
-
-INLINE edge at_edge(const block *at, int n, const float *picture, const shape *s, int channels) {
-  edge found;
-  for (int k = 0; k < 4; k++) {
-    const int32_t i = at->column[n] + k % 2, j = at->row[n] + k / 2;
-    const int32_t i_in = nearest(i, s->width), j_in = nearest(j, s->height);
-    found.tap[k] = picture + (j_in * s->width + i_in) * channels;
-    found.weight[k] = i == i_in && j == j_in;
-  }
-  return found;
-}
-
-/* One coordinate of a line of output pixels, where x and y are not mixed: its two taps, held in the
-   picture; 1 for those in it; their weights; 0 where the position is held, 1 elsewhere. */
-typedef struct {
-  int32_t tap[2][LINE];
-  float in[2][LINE], weight[2][LINE], moves[LINE];
+  int32_t tap[LINE];
+  float weight[2][LINE], slope[2][LINE];
 } line;
 
-INLINE int32_t locate_line(line *at, float slope, float offset, int32_t start, int32_t size,
-                           int64_t border) {
-  const int32_t count = size - start < LINE ? size - start : LINE;
-  const float low = border ? 0.0f : -2.0f, high = border ? size - 1.0f : size + 1.0f;
-  const float middle = (size - 1) / 2.0f;
-  for (int32_t n = 0; n < count; n++) {
-    const float x = slope * (start + n - middle) + offset + middle, held = hold(x, low, high);
-    const int32_t i = (int32_t)(held + 2.0f) - 2;
-    const float part = held - i;
-    at->tap[0][n] = nearest(i, size), at->tap[1][n] = nearest(i + 1, size);
-    at->in[0][n] = (i >= 0) & (i < size), at->in[1][n] = (i >= -1) & (i < size - 1);
-    at->weight[0][n] = at->in[0][n] * (1 - part), at->weight[1][n] = at->in[1][n] * part;
-    at->moves[n] = (x > low) & (x < high);
-  }
-  return count;
+INLINE side side_of(int32_t size, int32_t step, int64_t border) {
+  const float end = size - 1.0f, margin = border ? 0 : 4; /* no tap has a weight there */
+  return (side){end / 2, size > 1 ? end - 1 : 0, -margin, end + margin, size > 1, step};
 }
 
-/* Whether a map, as that of a crop, leaves x and y apart; none with NaN, which has no taps. */
-INLINE int apart(const float *map) {
-  const float sum = map[0] + map[2] + map[4] + map[5];
-  return map[1] == 0 && map[3] == 0 && sum == sum;
+/* The weight of a tap at a distance; NaN stays NaN. */
+INLINE float tent(float distance) {
+  const float weight = 1 - __builtin_fabsf(distance);
+  return weight < 0 ? 0 : weight;
 }
 
-INLINE lanes colour(const float *p, int wide) {
+/* Its slope; where it bends, that to the right. */
+INLINE float slope_of_tent(float distance) {
+  return ((distance >= -1) & (distance < 0)) - ((distance >= 0) & (distance < 1));
+}
+
+/* Locate slope * t + offset for t = start, start + 1, ...; both from the middles of their sides. */
+INLINE void locate(line *at, float slope, float start, float offset, int32_t count, const side *of,
+                   int slopes) {
+  static const float next[BLOCK] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const side s = *of;
+  for (int32_t m = 0; m < count; m += BLOCK)
+    for (int32_t n = m; n < m + BLOCK; n++) {
+      const float x = slope * (start + m + next[n - m]) + offset + s.middle;
+      float held = x < s.low ? s.low : x;
+      held = held > s.high ? s.high : held;
+      float tap = held > 0 ? held : 0; /* of NaN the first */
+      tap = tap < s.last ? tap : s.last;
+      const int32_t i = (int32_t)tap;
+      at->tap[n] = i * s.step;
+      at->weight[0][n] = tent(held - i), at->weight[1][n] = s.more * tent(held - i - 1);
+      if (slopes) {
+        const float moves = (x > s.low) & (x < s.high);
+        at->slope[0][n] = moves * slope_of_tent(held - i);
+        at->slope[1][n] = moves * s.more * slope_of_tent(held - i - 1);
+      }
+    }
+}
+
+/* A line of pixels: where their first taps lie, and how far from them the next column and row; what
+   is known of `across` for each, of `down` from `row` on, for each or (each = 0) for all. */
+typedef struct {
+  const float *picture;
+  const line *across, *down;
+  int32_t row, count, right, below;
+} task;
+
+INLINE lanes get(const float *p) { return *(const lanes *)p; }
+
+INLINE lanes weigh(const float *p, int each) { return each ? get(p) : (lanes){*p, *p, *p, *p}; }
+
+INLINE lanes colour(const float *p, int open) {
   lanes found = {0};
-  if (wide)
-    found = *(const lanes *)p;
+  if (open)
+    found = get(p);
   else
     memcpy(&found, p, 3 * sizeof(float));
   return found;
 }
 
-INLINE lanes four(const float *p, const int32_t *tap) {
-  return (lanes){p[tap[0]], p[tap[1]], p[tap[2]], p[tap[3]]};
+/* Two neighbours each of four grey pixels: those on the left, those on the right. */
+INLINE void pairs(const float *p, const int32_t *tap, lanes *left, lanes *right) {
+  typedef double two __attribute__((vector_size(16)));
+  double both[4];
+  for (int k = 0; k < 4; k++) memcpy(both + k, p + tap[k], sizeof(double));
+  const lanes a = (lanes)(two){both[0], both[1]}, b = (lanes)(two){both[2], both[3]};
+  *left = PICK(a, b, 0, 2, 4, 6), *right = PICK(a, b, 1, 3, 5, 7);
 }
 
-/* Blend a line of pixels from two rows of a picture, p and q, weighed by above and below. */
-INLINE void blend_line(const line *at, int32_t count, const float *p, const float *q, float above,
-                       float below, float *out, int wide, int channels) {
-  const float *left = at->weight[0], *right = at->weight[1];
-  const int32_t *i = at->tap[0], *j = at->tap[1];
+/* Two neighbours of one colour, each a weighed sum of two rows. */
+INLINE void rows(const float *p, const float *q, float above, float below, lanes *left,
+                 lanes *right) {
+  const eight both = above * *(const eight *)p + below * *(const eight *)q;
+  *left = (lanes){both[0], both[1], both[2], both[3]};
+  *right = (lanes){both[3], both[4], both[5], both[6]};
+}
+
+/* Blend a line of pixels. `open`: more than three numbers may be read where a colour lies. */
+INLINE void blend_line(const task *of, float *out, int each, int open, int channels) {
+  const float *left = of->across->weight[0], *right = of->across->weight[1];
+  const float *above = of->down->weight[0] + of->row, *below = of->down->weight[1] + of->row;
+  const float *p = of->picture, *q = p + of->below;
+  const int32_t *tap = of->across->tap;
   int32_t n = 0;
   if (channels == 1)
-    for (; n + 4 <= count; n += 4)
-      *(lanes *)(out + n) =
-          *(const lanes *)(left + n) * (above * four(p, i + n) + below * four(q, i + n)) +
-          *(const lanes *)(right + n) * (above * four(p, j + n) + below * four(q, j + n));
-  for (; n < count; n++)
+    for (; n + 4 <= of->count; n += 4) {
+      const lanes a = weigh(above + n * each, each), b = weigh(below + n * each, each);
+      lanes p0, p1, q0, q1;
+      pairs(p, tap + n, &p0, &p1), pairs(q, tap + n, &q0, &q1);
+      *(lanes *)(out + n) = get(left + n) * (a * p0 + b * q0) + get(right + n) * (a * p1 + b * q1);
+    }
+  for (; n < of->count; n++) {
+    const float l = left[n], r = right[n], a = above[n * each], b = below[n * each];
+    const int32_t i = tap[n], j = i + of->right;
     if (channels == 3) {
-      const lanes sum =
-          left[n] * (above * colour(p + 3 * i[n], wide) + below * colour(q + 3 * i[n], wide)) +
-          right[n] * (above * colour(p + 3 * j[n], wide) + below * colour(q + 3 * j[n], wide));
-      if (n < count - 1) /* into the next pixel, which comes next */
+      lanes first, second;
+      if (open && EIGHT)
+        rows(p + i, q + i, a, b, &first, &second);
+      else {
+        first = a * colour(p + i, open) + b * colour(q + i, open);
+        second = a * colour(p + j, open) + b * colour(q + j, open);
+      }
+      const lanes sum = l * first + r * second;
+      if (n < of->count - 1) /* into the next pixel, which comes next */
         *(lanes *)(out + 3 * n) = sum;
       else
         memcpy(out + 3 * n, &sum, 3 * sizeof(float));
     } else
-      for (int c = 0; c < channels; c++) {
-        const int32_t a = i[n] * channels + c, b = j[n] * channels + c;
-        out[n * channels + c] = left[n] * (above * p[a] + below * q[a]) +
-                                right[n] * (above * p[b] + below * q[b]);
-      }
-}
-
-INLINE void blend_apart(const float *picture, const float *map, float *out, const shape *s, int ends,
-                        int channels) {
-  const int32_t width = s->width, height = s->height;
-  line across, down;
-  for (int32_t u = 0; u < width; u += LINE) {
-    const int32_t columns = locate_line(&across, map[0], map[2], u, width, s->border);
-    for (int32_t v = 0; v < height; v += LINE) {
-      const int32_t rows = locate_line(&down, map[4], map[5], v, height, s->border);
-      for (int32_t m = 0; m < rows; m++) {
-        const float *p = picture + down.tap[0][m] * width * channels;
-        const float *q = picture + down.tap[1][m] * width * channels;
-        float *o = out + ((v + m) * width + u) * channels;
-        const float above = down.weight[0][m], below = down.weight[1][m];
-        if (ends && down.tap[1][m] == height - 1) /* no four numbers at its last pixel */
-          blend_line(&across, columns, p, q, above, below, o, 0, channels);
-        else
-          blend_line(&across, columns, p, q, above, below, o, 1, channels);
-      }
-    }
-  }
-}
-
-INLINE void blend_one(const block *at, int n, const float *picture, float *out, const shape *s,
-                      int wide, int channels) {
-  const float r = at->right[n], b = at->below[n];
-  const float w00 = (1 - b) * (1 - r), w01 = (1 - b) * r, w10 = b * (1 - r), w11 = b * r;
-  if (at->inside[n]) {
-    const float *p = picture + at->first[n], *q = p + s->width * channels;
-    if (channels == 3) {
-      const lanes sum = w00 * *(const lanes *)p + w01 * *(const lanes *)(p + 3) +
-                        w10 * *(const lanes *)q + w11 * *(const lanes *)(q + 3);
-      if (wide) /* into the next pixel, which comes next */
-        *(lanes *)out = sum;
-      else
-        memcpy(out, &sum, 3 * sizeof(float));
-    } else
       for (int c = 0; c < channels; c++)
-        out[c] = w00 * p[c] + w01 * p[channels + c] + w10 * q[c] + w11 * q[channels + c];
-  } else if (at->away[n])
-    for (int c = 0; c < channels; c++) out[c] = 0 * w00; /* NaN stays NaN */
-  else {
-    const edge e = at_edge(at, n, picture, s, channels);
-    for (int c = 0; c < channels; c++)
-      out[c] = w00 * e.weight[0] * e.tap[0][c] + w01 * e.weight[1] * e.tap[1][c] +
-               w10 * e.weight[2] * e.tap[2][c] + w11 * e.weight[3] * e.tap[3][c];
+        out[n * channels + c] =
+            l * (a * p[i + c] + b * q[i + c]) + r * (a * p[j + c] + b * q[j + c]);
   }
 }
-
-INLINE void blend(const float *pictures, const float *maps, float *out, const shape *s,
-                  int64_t start, int64_t end, int channels) {
-  const int32_t width = s->width;
-  for (int64_t k = start; k < end; k++) {
-    const int32_t last = last_row(s, k % s->count, channels);
-    const float *picture = pictures + k % s->count * s->height * width * channels;
-    float *o = out + k * s->height * width * channels;
-    if (apart(maps + 6 * k)) {
-      blend_apart(picture, maps + 6 * k, o, s, k % s->count == s->count - 1, channels);
-      continue;
-    }
-    for (int32_t v = 0; v < s->height; v++)
-      for (int32_t u = 0; u < width; u += BLOCK) {
-        block at;
-        if (locate(&at, maps + 6 * k, u, v, s, last, channels) && u + BLOCK <= width)
-          for (int n = 0; n < BLOCK; n++, o += channels) {
-            at.inside[n] = 1; /* as is known here, so that nothing is asked */
-            blend_one(&at, n, picture, o, s, n < BLOCK - 1, channels);
-          }
-        else
-          for (int n = 0; n < BLOCK && u + n < width; n++, o += channels)
-            blend_one(&at, n, picture, o, s, 0, channels);
-      }
-  }
-}
-
-/* Sums over the pixels of a row, lane by lane: of dx, u dx, dy and u dy. */
-typedef struct {
-  lanes x, ux, y, uy;
-} sums;
 
 /* Of colours the fourth does not count. */
 INLINE float all(lanes sum, int channels) {
   return sum[0] + sum[1] + sum[2] + (channels == 3 ? 0 : sum[3]);
 }
 
-/* Add those of row t, counted from the middle, to the derivative in the 6 numbers of a map. */
-INLINE void add_row(double *whole, const sums *row, float t, int channels) {
-  const float x = all(row->x, channels), y = all(row->y, channels);
-  whole[0] += all(row->ux, channels), whole[1] += t * x, whole[2] += x;
-  whole[3] += all(row->uy, channels), whole[4] += t * y, whole[5] += y;
-}
-
-/* Add the derivative in its position, dx and dy, of one pixel times its weights g. */
-INLINE void slope_one(const block *at, int n, const float *picture, const float *g, const shape *s,
-                      float u, int wide, int channels, sums *row) {
-  const float r = at->right[n], b = at->below[n];
-  lanes dx = {0}, dy = {0};
-  if (at->away[n]) return;
-  if (at->inside[n]) {
-    const float *p = picture + at->first[n], *q = p + s->width * channels;
-    if (channels == 3) {
-      lanes weight = {0};
-      if (wide)
-        weight = *(const lanes *)g;
-      else
-        memcpy(&weight, g, 3 * sizeof(float));
-      const lanes p0 = *(const lanes *)p, p1 = *(const lanes *)(p + 3);
-      const lanes q0 = *(const lanes *)q, q1 = *(const lanes *)(q + 3);
-      dx = weight * ((1 - b) * (p1 - p0) + b * (q1 - q0));
-      dy = weight * ((1 - r) * (q0 - p0) + r * (q1 - p1));
-    } else
-      for (int c = 0; c < channels; c++) {
-        const float p0 = p[c], p1 = p[channels + c], q0 = q[c], q1 = q[channels + c];
-        dx[0] += g[c] * ((1 - b) * (p1 - p0) + b * (q1 - q0));
-        dy[0] += g[c] * ((1 - r) * (q0 - p0) + r * (q1 - p1));
-      }
-  } else {
-    const edge e = at_edge(at, n, picture, s, channels);
-    for (int c = 0; c < channels; c++) {
-      const float p0 = e.weight[0] * e.tap[0][c], p1 = e.weight[1] * e.tap[1][c];
-      const float q0 = e.weight[2] * e.tap[2][c], q1 = e.weight[3] * e.tap[3][c];
-      dx[0] += g[c] * ((1 - b) * (p1 - p0) + b * (q1 - q0));
-      dy[0] += g[c] * ((1 - r) * (q0 - p0) + r * (q1 - p1));
-    }
-  }
-  dx *= at->moves_x[n], dy *= at->moves_y[n];
-  row->x += dx, row->ux += u * dx, row->y += dy, row->uy += u * dy;
-}
-
-/* As slope_one, of a line of pixels between two rows p and q. */
-INLINE void slope_line(const line *at, int32_t count, const float *p, const float *q,
-                       const line *down, int32_t m, const float *g, float u, int wide, int channels,
-                       sums *row) {
-  const float above = down->weight[0][m], below = down->weight[1][m];
-  const float top = down->in[0][m], bottom = down->in[1][m];
-  const float *left = at->weight[0], *right = at->weight[1];
-  const float *in_left = at->in[0], *in_right = at->in[1];
-  const int32_t *i = at->tap[0], *j = at->tap[1];
+/* Add to the derivative in a map what a line adds whose pixels weigh g: row v, columns from u on. */
+INLINE void slope_line(const task *of, const float *g, float u, float v, double *found, int each,
+                       int open, int channels) {
+  const float *left = of->across->weight[0], *right = of->across->weight[1];
+  const float *d_left = of->across->slope[0], *d_right = of->across->slope[1];
+  const float *above = of->down->weight[0] + of->row, *below = of->down->weight[1] + of->row;
+  const float *d_above = of->down->slope[0] + of->row, *d_below = of->down->slope[1] + of->row;
+  const float *p = of->picture, *q = p + of->below;
+  const int32_t *tap = of->across->tap;
+  lanes sum_x = {0}, sum_ux = {0}, sum_y = {0}, sum_uy = {0}, at = u + (lanes){0, 1, 2, 3};
   int32_t n = 0;
   if (channels == 1)
-    for (; n + 4 <= count; n += 4) {
-      const lanes p0 = four(p, i + n), p1 = four(p, j + n), q0 = four(q, i + n), q1 = four(q, j + n);
-      const lanes weight = *(const lanes *)(g + n);
-      const lanes dx = weight * *(const lanes *)(at->moves + n) *
-                       (*(const lanes *)(in_right + n) * (above * p1 + below * q1) -
-                        *(const lanes *)(in_left + n) * (above * p0 + below * q0));
-      const lanes dy = weight * (*(const lanes *)(left + n) * (bottom * q0 - top * p0) +
-                                 *(const lanes *)(right + n) * (bottom * q1 - top * p1));
-      const lanes place = {u + n, u + n + 1, u + n + 2, u + n + 3};
-      row->x += dx, row->ux += place * dx, row->y += dy, row->uy += place * dy;
+    for (; n + 4 <= of->count; n += 4, at += 4) {
+      const lanes a = weigh(above + n * each, each), b = weigh(below + n * each, each);
+      const lanes d_a = weigh(d_above + n * each, each), d_b = weigh(d_below + n * each, each);
+      lanes p0, p1, q0, q1;
+      pairs(p, tap + n, &p0, &p1), pairs(q, tap + n, &q0, &q1);
+      const lanes dx = get(g + n) * (get(d_left + n) * (a * p0 + b * q0) +
+                                     get(d_right + n) * (a * p1 + b * q1));
+      const lanes dy = get(g + n) * (get(left + n) * (d_a * p0 + d_b * q0) +
+                                     get(right + n) * (d_a * p1 + d_b * q1));
+      sum_x += dx, sum_ux += at * dx, sum_y += dy, sum_uy += at * dy;
     }
-  for (; n < count; n++) {
+  at = u + n + (lanes){0};
+  for (; n < of->count; n++, at += 1) {
+    const float l = left[n], r = right[n], a = above[n * each], b = below[n * each];
+    const float d_l = d_left[n], d_r = d_right[n], d_a = d_above[n * each], d_b = d_below[n * each];
+    const int32_t i = tap[n], j = i + of->right;
     lanes dx = {0}, dy = {0};
     if (channels == 3) {
-      const lanes p0 = colour(p + 3 * i[n], wide), p1 = colour(p + 3 * j[n], wide);
-      const lanes q0 = colour(q + 3 * i[n], wide), q1 = colour(q + 3 * j[n], wide);
-      const lanes weight = colour(g + 3 * n, n < count - 1);
-      dx = weight * (in_right[n] * (above * p1 + below * q1) -
-                     in_left[n] * (above * p0 + below * q0));
-      dy = weight * (left[n] * (bottom * q0 - top * p0) + right[n] * (bottom * q1 - top * p1));
+      const lanes weight = colour(g + 3 * n, n < of->count - 1);
+      lanes x0, x1, y0, y1;
+      if (open && EIGHT)
+        rows(p + i, q + i, a, b, &x0, &x1), rows(p + i, q + i, d_a, d_b, &y0, &y1);
+      else {
+        const lanes p0 = colour(p + i, open), p1 = colour(p + j, open);
+        const lanes q0 = colour(q + i, open), q1 = colour(q + j, open);
+        x0 = a * p0 + b * q0, x1 = a * p1 + b * q1;
+        y0 = d_a * p0 + d_b * q0, y1 = d_a * p1 + d_b * q1;
+      }
+      dx = weight * (d_l * x0 + d_r * x1), dy = weight * (l * y0 + r * y1);
     } else
       for (int c = 0; c < channels; c++) {
-        const int32_t a = i[n] * channels + c, b = j[n] * channels + c;
+        const float p0 = p[i + c], p1 = p[j + c], q0 = q[i + c], q1 = q[j + c];
         const float weight = g[n * channels + c];
-        dx[0] += weight * (in_right[n] * (above * p[b] + below * q[b]) -
-                           in_left[n] * (above * p[a] + below * q[a]));
-        dy[0] += weight * (left[n] * (bottom * q[a] - top * p[a]) +
-                           right[n] * (bottom * q[b] - top * p[b]));
+        dx[0] += weight * (d_l * (a * p0 + b * q0) + d_r * (a * p1 + b * q1));
+        dy[0] += weight * (l * (d_a * p0 + d_b * q0) + r * (d_a * p1 + d_b * q1));
       }
-    dx *= at->moves[n];
-    row->x += dx, row->ux += (u + n) * dx, row->y += dy, row->uy += (u + n) * dy;
+    sum_x += dx, sum_ux += at * dx, sum_y += dy, sum_uy += at * dy;
+  }
+  const float x = all(sum_x, channels), y = all(sum_y, channels);
+  found[0] += all(sum_ux, channels), found[1] += v * x, found[2] += x;
+  found[3] += all(sum_uy, channels), found[4] += v * y, found[5] += y;
+}
+
+INLINE int32_t at_most(int32_t a, int32_t b) { return a < b ? a : b; }
+
+/* Apply one map to its picture, or find the derivative in it. `last`: nothing may be read behind. */
+INLINE void work_map(const float *picture, const float *map, const float *g, float *out,
+                     double *found, const shape *s, int last, int slopes, int channels) {
+  const int32_t width = s->width, height = s->height, row = width * channels;
+  const side wide = side_of(width, channels, s->border), high = side_of(height, row, s->border);
+  const int apart = map[1] == 0 && map[3] == 0;
+  line across, down;
+  task of = {picture, &across, &down, 0, 0, width > 1 ? channels : 0, height > 1 ? row : 0};
+  for (int32_t first = 0; first < width; first += LINE) {
+    const float u = first - wide.middle;
+    of.count = at_most(width - first, LINE);
+    if (apart) locate(&across, map[0], u, map[2], of.count, &wide, slopes);
+    for (int32_t k = 0; k < height; k++) {
+      const float v = k - high.middle;
+      int32_t lowest; /* tap of the line */
+      if (apart) {
+        of.row = k % LINE;
+        if (of.row == 0) locate(&down, map[4], v, map[5], at_most(height - k, LINE), &high, slopes);
+        lowest = down.tap[of.row];
+        of.picture = picture + lowest;
+      } else {
+        locate(&across, map[0], u, map[1] * v + map[2], of.count, &wide, slopes);
+        locate(&down, map[3], u, map[4] * v + map[5], of.count, &high, slopes);
+        lowest = -at_most(-down.tap[0], -down.tap[of.count - 1]);
+        for (int32_t m = 0; m < of.count; m += BLOCK)
+          for (int32_t n = m; n < m + BLOCK; n++) across.tap[n] += down.tap[n];
+      }
+      const int open = width > 1 && (!last || lowest + 2 * row < height * row);
+      const int64_t at = (int64_t)k * row + first * channels;
+      /* Four times, so that nothing is asked for each pixel. */
+      if (slopes) {
+        if (open && apart) slope_line(&of, g + at, u, v, found, 0, 1, channels);
+        if (open && !apart) slope_line(&of, g + at, u, v, found, 1, 1, channels);
+        if (!open && apart) slope_line(&of, g + at, u, v, found, 0, 0, channels);
+        if (!open && !apart) slope_line(&of, g + at, u, v, found, 1, 0, channels);
+      } else {
+        if (open && apart) blend_line(&of, out + at, 0, 1, channels);
+        if (open && !apart) blend_line(&of, out + at, 1, 1, channels);
+        if (!open && apart) blend_line(&of, out + at, 0, 0, channels);
+        if (!open && !apart) blend_line(&of, out + at, 1, 0, channels);
+      }
+    }
   }
 }
 
-INLINE void slopes_apart(const float *picture, const float *map, const float *weights, double *whole,
-                         const shape *s, int ends, int channels) {
-  const int32_t width = s->width, height = s->height;
-  line across, down;
-  for (int32_t u = 0; u < width; u += LINE) {
-    const int32_t columns = locate_line(&across, map[0], map[2], u, width, s->border);
-    for (int32_t v = 0; v < height; v += LINE) {
-      const int32_t rows = locate_line(&down, map[4], map[5], v, height, s->border);
-      for (int32_t m = 0; m < rows; m++) {
-        sums row = {0};
-        const float *p = picture + down.tap[0][m] * width * channels;
-        const float *q = picture + down.tap[1][m] * width * channels;
-        const float *g = weights + ((v + m) * width + u) * channels;
-        const float from = u - (width - 1) / 2.0f, moves = down.moves[m];
-        if (ends && down.tap[1][m] == height - 1)
-          slope_line(&across, columns, p, q, &down, m, g, from, 0, channels, &row);
-        else
-          slope_line(&across, columns, p, q, &down, m, g, from, 1, channels, &row);
-        row.y *= moves, row.uy *= moves;
-        add_row(whole, &row, v + m - (height - 1) / 2.0f, channels);
-      }
-    }
+INLINE void blend(const float *pictures, const float *maps, float *out, const shape *s,
+                  int64_t start, int64_t end, int channels) {
+  const int64_t size = s->height * s->width * channels;
+  for (int64_t k = start; k < end; k++) {
+    const int64_t own = k % s->count;
+    work_map(pictures + own * size, maps + 6 * k, NULL, out + k * size, NULL, s,
+             own == s->count - 1, 0, channels);
   }
 }
 
 INLINE void slopes(const float *pictures, const float *maps, const float *weights, float *found,
                    const shape *s, int64_t start, int64_t end, int channels) {
-  const int32_t width = s->width;
-  const float middle_x = (width - 1) / 2.0f, middle_y = (s->height - 1) / 2.0f;
+  const int64_t size = s->height * s->width * channels;
   for (int64_t k = start; k < end; k++) {
-    const int32_t last = last_row(s, k % s->count, channels);
-    const float *picture = pictures + k % s->count * s->height * width * channels;
-    const float *g = weights + k * s->height * width * channels;
-    double whole[6] = {0};
-    if (apart(maps + 6 * k))
-      slopes_apart(picture, maps + 6 * k, g, whole, s, k % s->count == s->count - 1, channels);
-    else
-      for (int32_t v = 0; v < s->height; v++) {
-        sums row = {0};
-        for (int32_t u = 0; u < width; u += BLOCK) {
-          block at;
-          if (locate(&at, maps + 6 * k, u, v, s, last, channels) && u + BLOCK <= width)
-            for (int n = 0; n < BLOCK; n++, g += channels) {
-              at.inside[n] = 1, at.away[n] = 0;
-              slope_one(&at, n, picture, g, s, u + n - middle_x, n < BLOCK - 1, channels, &row);
-            }
-          else
-            for (int n = 0; n < BLOCK && u + n < width; n++, g += channels)
-              slope_one(&at, n, picture, g, s, u + n - middle_x, 0, channels, &row);
-        }
-        add_row(whole, &row, v - middle_y, channels);
-      }
-    for (int n = 0; n < 6; n++) found[6 * k + n] = whole[n];
+    const int64_t own = k % s->count;
+    double sum[6] = {0};
+    work_map(pictures + own * size, maps + 6 * k, weights + k * size, NULL, sum, s,
+             own == s->count - 1, 1, channels);
+    for (int n = 0; n < 6; n++) found[6 * k + n] = sum[n];
   }
 }
 
