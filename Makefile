@@ -12,7 +12,7 @@ PYTHON ?=
 PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
-REQUIREMENTS := pyproject.toml flowjax_inv/warps/taps.c $(wildcard constraints/*.txt)
+REQUIREMENTS := pyproject.toml $(wildcard flowjax_inv/warps/*.[ch] constraints/*.txt)
 # Runs an interpreter and succeeds if it can make this project's environment.
 SUITABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 

@@ -23,7 +23,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
-__all__ = ["Array", "Call", "Share", "Work", "call", "register_lowering"]
+__all__ = ["Array", "Call", "Compiled", "Share", "Work", "call", "register_lowering"]
 
 Array = tuple[tuple[int, ...], int]  # shape and address of numbers that lie row by row
 # Calls a function with 0, 1, ..., up to its second argument, on several of XLA's threads.
@@ -43,14 +43,22 @@ class Call(NamedTuple):
 Work = Callable[[Call], None]
 
 
+class Compiled(NamedTuple):
+    """A function in C of XLA's interface: it takes the call as it comes, without Python."""
+
+    library: ctypes.CDLL
+    function: str
+
+
 def call(
-    name: str, work: Work, result: jax.ShapeDtypeStruct, *args: jax.Array, **options: int
+    name: str, work: Work | Compiled, result: jax.ShapeDtypeStruct, *args: jax.Array, **options: int
 ) -> jax.Array:
     """Return what `work` writes, inside a program that a CPU runs.
 
     Args:
         name: of this work in XLA, for the whole process.
-        work: called on each run of the program; its errors are XLA's.
+        work: called on each run of the program, its errors are XLA's; or a function in C that
+            answers XLA itself.
         result: shape and dtype.
         *args: what it reads.
         **options: integers that it is given.
@@ -309,10 +317,13 @@ def _array(buffers: Any, i: int) -> Array:
 
 
 @functools.cache
-def _register(target: str, work: Work) -> Any:
+def _register(target: str, work: Work | Compiled) -> Any:
     """Give XLA a handler, which the cache keeps alive."""
-    _wait_at_exit()
-    handler = _Handler(functools.partial(_handle, work))
+    if isinstance(work, Compiled):
+        handler = getattr(work.library, work.function)
+    else:
+        _wait_at_exit()
+        handler = _Handler(functools.partial(_handle, work))
     jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(handler), platform="cpu")
     return handler
 

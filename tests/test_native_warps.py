@@ -98,11 +98,9 @@ def test_native_writes_its_part_alone(shear: float) -> None:
     images, maps = np.ones((2, 16, 16, 3), np.float32), np.zeros((2, 6), np.float32)
     maps[:, [0, 4]] = 0.5  # all taps within
     maps[:, 1] = shear
-    out, shape = np.full(images.size, 7, np.float32), native._Shape(*images.shape, 0)
+    out, shape = np.full(images.size, 7, np.float32), (ctypes.c_int64 * 5)(*images.shape, 0)
     pointers = (ctypes.c_void_p(array.ctypes.data) for array in (images, maps, out))
-    native._library().flowjax_inv_blend(
-        *pointers, ctypes.byref(shape), ctypes.c_int64(0), ctypes.c_int64(1)
-    )
+    native._library().flowjax_inv_blend(*pointers, shape, ctypes.c_int64(0), ctypes.c_int64(1))
     np.testing.assert_array_equal(out, np.repeat([1, 7], images[0].size))
 
 
@@ -127,7 +125,7 @@ for count, (height, width), channels in itertools.product((1, 2), sizes, (1, 2, 
         every = (images, rows, out, found)
         one, two, three, four = (ctypes.c_void_p(x.ctypes.data) for x in every)
         for border in (0, 1):
-            shape = ctypes.byref(native._Shape(count, height, width, channels, border))
+            shape = (ctypes.c_int64 * 5)(count, height, width, channels, border)
             ends = ctypes.c_int64(0), ctypes.c_int64(count)
             native._library().flowjax_inv_blend(one, two, three, shape, *ends)
             native._library().flowjax_inv_slopes(one, two, three, four, shape, *ends)

@@ -12,7 +12,6 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Sequence
-from ctypes import c_int64, c_void_p
 from typing import Any
 
 import jax
@@ -100,29 +99,6 @@ def _slopes_xla(images: jax.Array, rows: jax.Array, ct: jax.Array, *, padding: s
 
 
 # ------------------------------------------------------------------------------- the maps by C
-class _Shape(ctypes.Structure):
-    _fields_ = [(name, c_int64) for name in ("count", "height", "width", "channels", "border")]
-
-
-def _work(name: str, call: foreign.Call) -> None:
-    """Call a function of the library: a part of the maps at a time."""
-    (images, _), (rows, _) = call.arguments[:2]
-    function, shape = getattr(_library(), name), _Shape(*images, call.options["border"])
-    addresses = [c_void_p(address) for _, address in (*call.arguments, call.result)]
-    maps = rows[0] * rows[1]
-    parts = min(call.threads, maps)
-
-    def work(part: int) -> None:
-        ends = (maps * part // parts, maps * (part + 1) // parts)
-        function(*addresses, ctypes.byref(shape), *map(c_int64, ends))
-
-    call.share(work, parts)
-
-
-_BLEND = functools.partial(_work, "flowjax_inv_blend")
-_SLOPES = functools.partial(_work, "flowjax_inv_slopes")
-
-
 def _views(images: Any, rows: Any) -> tuple[int, ...]:
     return (*rows.shape[:2], *images.shape[1:])
 
@@ -131,14 +107,16 @@ def _blend_c(images: jax.Array, rows: jax.Array, *, padding: str) -> jax.Array:
     shape, border = _views(images, rows), int(padding == "border")
     # Of one axis for both: XLA copies grey views whose first axis of length 1 a caller drops.
     result = jax.ShapeDtypeStruct((math.prod(shape[:2]), *shape[2:]), jnp.float32)
-    out = foreign.call("warp_blend", _BLEND, result, images, rows, border=border)
+    function = foreign.Compiled(_library(), "flowjax_inv_call_blend")
+    out = foreign.call("warp_blend", function, result, images, rows, border=border)
     return out.reshape(shape)
 
 
 def _slopes_c(images: jax.Array, rows: jax.Array, ct: jax.Array, *, padding: str) -> jax.Array:
     result = jax.ShapeDtypeStruct(rows.shape, jnp.float32)
     border = int(padding == "border")
-    return foreign.call("warp_slopes", _SLOPES, result, images, rows, ct, border=border)
+    function = foreign.Compiled(_library(), "flowjax_inv_call_slopes")
+    return foreign.call("warp_slopes", function, result, images, rows, ct, border=border)
 
 
 # ----------------------------------------------------------------------------- primitives of JAX

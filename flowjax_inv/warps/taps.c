@@ -7,9 +7,10 @@ outside: no pixel takes a path of its own. float32 throughout; pictures (count, 
 channels), maps of 6 numbers, in pixels from the middle. Maps that leave x and y apart, those of
 crops, locate a column once for all rows, and a row for all columns. */
 
+#include "taps.h"
+
 #include <Python.h>
 
-#include <stdint.h>
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
@@ -34,10 +35,6 @@ typedef int32_t order __attribute__((vector_size(16)));
 #else
 #define PICK(a, b, i, j, k, l) __builtin_shuffle(a, b, (order){i, j, k, l})
 #endif
-
-typedef struct {
-  int64_t count, height, width, channels, border;
-} shape;
 
 /* A side of a picture: its middle, the last tap that has a next, where positions are held, 1 if there
    is more than one tap, and the numbers from one to the next. */
@@ -296,7 +293,6 @@ INLINE void slopes(const float *pictures, const float *maps, const float *weight
   }
 }
 
-/* Maps from `start` to `end`; map k reads picture k modulo their count. */
 EXPORT void flowjax_inv_blend(const float *pictures, const float *maps, float *out, const shape *s,
                               int64_t start, int64_t end) {
   switch (s->channels) {
@@ -306,7 +302,6 @@ EXPORT void flowjax_inv_blend(const float *pictures, const float *maps, float *o
   }
 }
 
-/* The derivative of sum(weights * out) in the 6 numbers of each map. */
 EXPORT void flowjax_inv_slopes(const float *pictures, const float *maps, const float *weights,
                                float *found, const shape *s, int64_t start, int64_t end) {
   switch (s->channels) {
