@@ -14,7 +14,7 @@ from crop_cases import flow_lrp, lrp
 from laws_distributions import Pixels
 from warp_cases import BOXES, GOLDEN, as_matrices, value_and_gradients
 
-from flowjax_inv import training, warps
+from flowjax_inv import foreign, training, warps
 from flowjax_inv.controllers import EntropyBand
 from flowjax_inv.distributions.box import InstaAug
 from flowjax_inv.distributions.flow import Flow
@@ -24,7 +24,6 @@ from flowjax_inv.networks import FixupResNet, SimpleConv
 from flowjax_inv.objectives import Objective
 from flowjax_inv.placement import Placement
 from flowjax_inv.transforms import Affine
-from flowjax_inv.warps import native
 
 pytestmark = pytest.mark.slow
 FLOATS = ("float32", "float64")
@@ -53,7 +52,7 @@ def test_warps_and_crops(of_images: str, of_map: str) -> None:
     wanted = found("map_coordinates", images.astype("float64"), maps.astype("float64"))
     exact = of_images == of_map == "float64"
     for method in warps.METHODS:
-        if method == "native" and not native.available():
+        if method == "native" and not foreign.available():
             continue
         got = found(method, images, maps)
         assert [str(x.dtype) for x in got] == [of_images, of_images, of_map]

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from warp_cases import BOXES, GOLDEN, as_matrices, value_and_gradients
 
-from flowjax_inv import warps
-from flowjax_inv.warps import native, sampling
+from flowjax_inv import foreign, warps
+from flowjax_inv.warps import sampling
 
-compiled = pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
+compiled = pytest.mark.skipif(not foreign.available(), reason="taps.c is not compiled")
 
 
 @pytest.mark.slow
@@ -53,9 +53,9 @@ def test_without_the_library_warps_are_xla(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     fastest, few = sampling._fastest, jnp.zeros((2, 4, 5, 3))
     many, half = jnp.zeros((2, 4, 5, 32)), few.astype(jnp.bfloat16)
-    monkeypatch.setattr(native, "available", lambda: True)
+    monkeypatch.setattr(foreign, "available", lambda: True)
     assert [fastest(x, x) for x in (few, half, many)] == ["native", "flat", None]
-    monkeypatch.setattr(native, "available", lambda: False)
+    monkeypatch.setattr(foreign, "available", lambda: False)
     assert [fastest(x, x) for x in (few, half, many)] == ["flat", "flat", None]
     with pytest.raises(ValueError, match=r"\"native\"; its library was not compiled.*C compiler"):
         warps.warp(few, jnp.eye(3), method="native")
@@ -73,7 +73,7 @@ def test_without_the_library_warps_are_xla(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_native_lines_of_crops_are_the_taps(shape: tuple[int, ...], padding: str) -> None:
-    """Of maps that leave x and y apart, at any width and height: C goes by lines of 256."""
+    """Of maps that leave x and y apart, at any width and height: C goes by lines of 128."""
     rng = np.random.default_rng(7)
     images, weights = rng.normal(size=(2, len(BOXES), *shape)).astype(np.float32)
     mirrored = BOXES * np.array([1, 1, -1, 1], np.float32)
@@ -100,14 +100,14 @@ def test_native_writes_its_part_alone(shear: float) -> None:
     maps[:, 1] = shear
     out, shape = np.full(images.size, 7, np.float32), (ctypes.c_int64 * 5)(*images.shape, 0)
     pointers = (ctypes.c_void_p(array.ctypes.data) for array in (images, maps, out))
-    native._library().flowjax_inv_blend(*pointers, shape, ctypes.c_int64(0), ctypes.c_int64(1))
+    foreign.library().flowjax_inv_blend(*pointers, shape, ctypes.c_int64(0), ctypes.c_int64(1))
     np.testing.assert_array_equal(out, np.repeat([1, 7], images[0].size))
 
 
 AT_THE_END_OF_MEMORY = """
 import ctypes, itertools, mmap
 import numpy as np
-from flowjax_inv.warps import native
+from flowjax_inv import foreign
 
 def at_the_end(count):
     size = -(-4 * count // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -127,8 +127,8 @@ for count, (height, width), channels in itertools.product((1, 2), sizes, (1, 2, 
         for border in (0, 1):
             shape = (ctypes.c_int64 * 5)(count, height, width, channels, border)
             ends = ctypes.c_int64(0), ctypes.c_int64(count)
-            native._library().flowjax_inv_blend(one, two, three, shape, *ends)
-            native._library().flowjax_inv_slopes(one, two, three, four, shape, *ends)
+            foreign.library().flowjax_inv_blend(one, two, three, shape, *ends)
+            foreign.library().flowjax_inv_slopes(one, two, three, four, shape, *ends)
 """
 
 

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from warp_cases import BOXES, GOLDEN, as_matrices, value_and_gradients
 
-from flowjax_inv import warps
-from flowjax_inv.warps import native
+from flowjax_inv import foreign, warps
 
 QUARTER_TURN = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]], np.float32)
 RULES = [(p, a) for p in warps.PADDINGS for a in (True, False)]
 rules = pytest.mark.parametrize(("padding", "align_corners"), RULES)
 NATIVE = pytest.param(
-    "native", marks=pytest.mark.skipif(not native.available(), reason="taps.c is not compiled")
+    "native", marks=pytest.mark.skipif(not foreign.available(), reason="taps.c is not compiled")
 )
 TAPS = ["gather", "flat", NATIVE]
 METHODS = [NATIVE if method == "native" else method for method in warps.METHODS]

@@ -1,7 +1,6 @@
 """oneDNN's convolution in JAX: a primitive, and its rules of differentiation."""
 
 import functools
-import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,8 +29,8 @@ def convolve_onednn(
     """
     if not onednn.available():
         raise ValueError(
-            'conv is "onednn"; the package onednn-cpu-gomp is missing or does not run here: '
-            "install it (Linux on x86-64), or use auto, patches or lax."
+            'conv is "onednn"; the package onednn-cpu-gomp is missing or does not run here, or our '
+            "own C was not compiled: install both (Linux on x86-64), or use auto, patches or lax."
         )
     for name, array in (("images", images), ("kernel", kernel)):
         if array.dtype != jnp.float32:
@@ -83,21 +82,8 @@ def _by_xla(a: jax.Array, b: jax.Array, **options: Any) -> jax.Array:
 def _by_onednn(a: jax.Array, b: jax.Array, **options: Any) -> jax.Array:
     name, window = options["name"], {side: options[side] for side in ("stride", "padding")}
     result = jax.ShapeDtypeStruct(options["shape"], a.dtype)
-    return foreign.call(f"convolution_{name}", _WORK[name], result, a, b, **window)
-
-
-def _work(name: onednn.Map, call: foreign.Call) -> None:
-    first, second = call.arguments
-    arrays = {
-        "forward": (first, second, call.result),
-        "d_images": (call.result, second, first),
-        "d_kernel": (first, call.result, second),
-    }[name]
-    stride, padding = (call.options[side] for side in ("stride", "padding"))
-    onednn.run(name, arrays, stride, padding, call.threads, call.share)
-
-
-_WORK = {name: functools.partial(_work, name) for name in typing.get_args(onednn.Map)}
+    onednn.prepare()
+    return foreign.call(name, result, a, b, **window)
 
 
 def _transpose_first(ct: Any, a: Any, b: jax.Array, **options: Any) -> jax.Array:

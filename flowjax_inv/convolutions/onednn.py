@@ -1,4 +1,4 @@
-"""oneDNN's convolutions on arrays in memory, called through its C interface.
+"""oneDNN's convolutions for XLA: operations are made here, kept and run by `onednn.c`.
 
 XLA's own convolutions reach a third of what a CPU can do; oneDNN's reach nearly all of it, and are
 what PyTorch calls. The package `onednn-cpu-gomp` brings the library alone, for Linux on x86-64.
@@ -7,26 +7,27 @@ Convention: pictures (N, H, W, C), kernels (K, L, C, D), float32; `padding` zero
 Source: oneDNN 3, `dnnl.h`, `dnnl_types.h` (where the numbers below have their names).
 """
 
-import collections
+import atexit
 import contextlib
 import ctypes
 import functools
 import importlib.metadata
-import math
-from collections.abc import Iterator, Sequence
-from ctypes import Structure, byref, c_float, c_int, c_int64, c_size_t, c_void_p
+import time
+import typing
+from ctypes import POINTER, Structure, byref, c_char, c_int, c_int64, c_size_t, c_void_p
 from typing import Any, Literal
 
-import numpy as np
+import jax
 
-from flowjax_inv.foreign import Array, Share
+from flowjax_inv import foreign
 
-__all__ = ["Map", "available", "run"]
+__all__ = ["MAPS", "Map", "available", "prepare"]
 
 # The three maps of a convolution, each linear in both of its arguments:
 # "forward" (images, kernel) -> outputs, "d_images" (outputs, kernel) -> images, and "d_kernel"
 # (images, outputs) -> kernel.
 Map = Literal["forward", "d_images", "d_kernel"]
+MAPS: tuple[Map, ...] = typing.get_args(Map)
 
 _PACKAGE = "onednn-cpu-gomp"
 _CPU, _FLOAT32, _ANY, _TRAINING, _DIRECT, _IN_ORDER = 1, 3, 1, 64, 1, 1
@@ -43,12 +44,12 @@ _ALLOCATE = c_void_p(-1)
 
 @functools.cache
 def available() -> bool:
-    """Return whether the library is installed and runs here."""
+    """Return whether the library is installed and runs here, and our own C with it."""
     try:
         _library()
     except (importlib.metadata.PackageNotFoundError, OSError):
         return False
-    return True
+    return foreign.available()
 
 
 @functools.cache
@@ -57,16 +58,10 @@ def _library() -> ctypes.CDLL:
     paths = [file.locate() for file in files if file.name == "libdnnl.so.3"]
     if not paths:
         raise OSError(f"{_PACKAGE} has no libdnnl.so.3")
-    # Python's lock is kept through all calls but those that compute: they are shorter than handing
-    # it over to the other threads and back.
+    # Python's lock is kept through all calls: they are shorter than handing it over and back.
     library = ctypes.PyDLL(str(paths[0]))
     library.dnnl_primitive_desc_query_md.restype = c_void_p
     return library
-
-
-@functools.cache
-def _execute() -> Any:
-    return ctypes.CDLL(_library()._name).dnnl_primitive_execute
 
 
 def _check(status: int, what: str) -> None:
@@ -124,142 +119,126 @@ class _Argument(Structure):
     _fields_ = [("index", c_int), ("memory", c_void_p)]
 
 
-class _Operation:
-    """A map for certain shapes, compiled by oneDNN; kernels are brought to the order it likes."""
+# As in onednn.c.
+class _Key(Structure):
+    _fields_ = [
+        ("map", c_int64),
+        ("sizes", c_int64 * 4 * 3),
+        ("stride", c_int64),
+        ("padding", c_int64),
+    ]
 
-    def __init__(
-        self,
-        name: Map,
-        shapes: tuple[tuple[int, ...], ...],
-        stride: int,
-        padding: int,
-    ) -> None:
-        images, kernel, outputs = shapes
-        rows, columns, channels, features = kernel
-        sizes = (features, channels, rows, columns)
-        x, y, liked = _pictures(images), _pictures(outputs), _layout(sizes, None)
-        steps = (1, features, columns * channels * features, channels * features)
-        given = _layout(sizes, steps)
-        sides = _numbers((padding, padding))
-        window = (_numbers((stride, stride)), _numbers((0, 0)), sides, sides)
-        convolution, engine = "convolution_{}_primitive_desc_create", _engine()
-        plan = _make(
-            convolution.format("forward"),
-            *(engine, _TRAINING, _DIRECT, x, liked, None, y, *window, _attributes()),
+
+class _Step(Structure):
+    _fields_ = [("primitive", c_void_p), ("arguments", POINTER(_Argument)), ("count", c_int64)]
+
+
+class _Operation(Structure):
+    _fields_ = [("stream", c_void_p), ("memories", c_void_p * 3), ("steps", _Step * 3)]
+
+
+def _step(primitive: c_void_p, *arguments: _Argument) -> _Step:
+    kept = (_Argument * len(arguments))(*arguments)
+    _kept.append(kept)
+    return _Step(primitive, kept, len(arguments))
+
+
+_kept: list[Any] = []  # what C points to; operations are never thrown away
+
+
+def _build(operation: _Operation, key: _Key) -> None:
+    """Let oneDNN compile a map for certain shapes; kernels are brought to the order it likes."""
+    name: Map = MAPS[key.map]
+    images, kernel, outputs = (tuple(sizes) for sizes in key.sizes)
+    rows, columns, channels, features = kernel
+    sizes = (features, channels, rows, columns)
+    x, y, liked = _pictures(images), _pictures(outputs), _layout(sizes, None)
+    given = _layout(sizes, (1, features, columns * channels * features, channels * features))
+    sides = _numbers((key.padding,) * 2)
+    window = (_numbers((key.stride,) * 2), _numbers((0, 0)), sides, sides)
+    convolution, engine = "convolution_{}_primitive_desc_create", _engine()
+    plan = _make(
+        convolution.format("forward"),
+        *(engine, _TRAINING, _DIRECT, x, liked, None, y, *window, _attributes()),
+    )
+    if name == "d_images":
+        maps = (engine, _DIRECT, x, liked, y, *window, plan, _attributes())
+        plan = _make(convolution.format("backward_data"), *maps)
+    elif name == "d_kernel":
+        maps = (engine, _DIRECT, x, liked, None, y, *window, plan, _attributes())
+        plan = _make(convolution.format("backward_weights"), *maps)
+    query = _DIFF_WEIGHTS if name == "d_kernel" else _WEIGHTS
+    chosen = c_void_p(_library().dnnl_primitive_desc_query_md(plan, query, 0))
+    # The addresses are of one call.
+    memories = [_make("memory_create", each, engine, None) for each in (x, given, y)]
+    inner = memories[1]
+    before = after = _Step()
+    if not _library().dnnl_memory_desc_equal(chosen, given):
+        inner = _make("memory_create", chosen, engine, _ALLOCATE)
+        ends = [(given, memories[1]), (chosen, inner)]
+        if name == "d_kernel":
+            ends.reverse()
+        (source, start), (target, end) = ends
+        both = (source, engine, target, engine)
+        made = _make("reorder_primitive_desc_create", *both, _attributes())
+        reorder = _step(
+            _make("primitive_create", made),
+            _Argument(_FROM, start),
+            _Argument(_TO, end),
+            _Argument(_SCRATCH, _scratch(made)),
         )
-        if name == "d_images":
-            maps = (engine, _DIRECT, x, liked, y, *window, plan, _attributes())
-            plan = _make(convolution.format("backward_data"), *maps)
-        elif name == "d_kernel":
-            maps = (engine, _DIRECT, x, liked, None, y, *window, plan, _attributes())
-            plan = _make(convolution.format("backward_weights"), *maps)
-        query = _DIFF_WEIGHTS if name == "d_kernel" else _WEIGHTS
-        chosen = c_void_p(_library().dnnl_primitive_desc_query_md(plan, query, 0))
-        self._run = _make("primitive_create", plan)
-        self._stream = _make("stream_create", engine, _IN_ORDER)
-        # The addresses are of one call.
-        self._handles = [_make("memory_create", each, engine, None) for each in (x, given, y)]
-        inner = self._handles[1]
-        self._before = self._after = None
-        if not _library().dnnl_memory_desc_equal(chosen, given):
-            inner = _make("memory_create", chosen, engine, _ALLOCATE)
-            ends = [(given, self._handles[1]), (chosen, inner)]
-            if name == "d_kernel":
-                ends.reverse()
-            (source, start), (target, end) = ends
-            both = (source, engine, target, engine)
-            made = _make("reorder_primitive_desc_create", *both, _attributes())
-            reorder = _make("primitive_create", made)
-            arguments = (_Argument * 3)(
-                _Argument(_FROM, start), _Argument(_TO, end), _Argument(_SCRATCH, _scratch(made))
-            )
-            if name == "d_kernel":
-                self._after = (reorder, arguments)
-            else:
-                self._before = (reorder, arguments)
-        memories = (self._handles[0], inner, self._handles[2])
-        pairs = zip(_ARGUMENTS[name], memories, strict=True)
-        arguments = [*(_Argument(*pair) for pair in pairs), _Argument(_SCRATCH, _scratch(plan))]
-        self._arguments = (_Argument * 4)(*arguments)
-
-    def __call__(self, addresses: tuple[int, ...]) -> None:
-        """Read and write images, kernel and outputs at these addresses."""
-        for handle, address in zip(self._handles, addresses, strict=True):
-            _library().dnnl_memory_set_data_handle(handle, c_void_p(address))
-        for step in (self._before, (self._run, self._arguments), self._after):
-            if step is not None:
-                primitive, arguments = step
-                status = _execute()(primitive, self._stream, len(arguments), arguments)
-                _check(status, "convolve")
+        before, after = (before, reorder) if name == "d_kernel" else (reorder, after)
+    pairs = zip(_ARGUMENTS[name], (memories[0], inner, memories[2]), strict=True)
+    arguments = (*(_Argument(*pair) for pair in pairs), _Argument(_SCRATCH, _scratch(plan)))
+    operation.stream = _make("stream_create", engine, _IN_ORDER)
+    operation.memories[:] = [memory.value for memory in memories]
+    operation.steps[:] = [before, _step(_make("primitive_create", plan), *arguments), after]
 
 
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Let this thread of XLA's work by itself, and leave it as it was.
+_Maker = ctypes.CFUNCTYPE(c_int, POINTER(_Key), POINTER(_Operation), POINTER(c_char * 256))
 
-    OpenMP's own threads wait by spinning, on cores that XLA needs; and where PyTorch shares the
-    process, its threads count as the same, and as too many to spin: it would be slower.
-    """
-    before = _library().omp_get_max_threads()
-    _library().omp_set_num_threads(1)
+
+@_Maker
+def _maker(key: Any, operation: Any, message: Any) -> int:
+    """Answer C, which has no operation for a key."""
     try:
-        yield
-    finally:
-        _library().omp_set_num_threads(before)
+        _build(operation.contents, key.contents)
+        return 0
+    except BaseException as error:  # An exception cannot pass through C: XLA raises it in its turn.
+        message.contents.value = (str(error) or type(error).__name__).encode()[:255]
+        return 1
 
 
-# Compiled operations by what they were compiled for; one is taken out while it runs, as its memory
-# is for one call at a time, so there are as many as ever ran at once.
-_idle: collections.defaultdict[Any, list[_Operation]] = collections.defaultdict(list)
+@functools.cache
+def prepare() -> None:
+    """Tell C how operations are made and run."""
+    library = ctypes.CDLL(_library()._name)
+    functions = (
+        _maker,
+        library.dnnl_memory_set_data_handle,
+        library.dnnl_primitive_execute,
+        library.omp_get_max_threads,
+        library.omp_set_num_threads,
+    )
+    addresses = (ctypes.cast(function, c_void_p).value for function in functions)
+    foreign.library().flowjax_inv_onednn((c_void_p * len(functions))(*addresses))
+    atexit.register(_finish)
 
 
-def run(
-    name: Map,
-    arrays: Sequence[Array],
-    stride: int,
-    padding: int,
-    parts: int,
-    share: Share,
-) -> None:
-    """Apply a map to arrays in memory: its images in parts, the sums of a kernel's gradient apart.
+_QUIET_SECONDS, _PATIENCE_SECONDS = 0.02, 10.0
 
-    Args:
-        name: the map.
-        arrays: images, kernel and outputs, none of them empty.
-        stride, padding: of the convolution.
-        parts: how many, at most.
-        share: calls a function with 0, 1, ..., up to its second argument, on several threads.
 
-    Convention: the same parts give the same numbers, whatever thread does them.
-    Raises:     RuntimeError if the library refuses, for example shapes that do not fit.
+def _finish() -> None:
+    """Wait for what still computes: once Python has gone it makes no operation, and never returns.
+
+    Programs whose results nobody holds cannot be asked; as long as they run the process is busy.
     """
-    images, kernel, outputs = arrays
-    batch = images[0][0]
-    parts = min(parts, batch)
-    starts = [batch * part // parts for part in range(parts + 1)]
-    sums = np.empty((parts if name == "d_kernel" else 0, *kernel[0]), np.float32)
-
-    def work(part: int) -> None:
-        start, end = starts[part : part + 2]
-
-        def own(array: Array) -> Array:
-            (_, *rest), address = array
-            return (end - start, *rest), address + 4 * start * math.prod(rest)
-
-        sum_ = (kernel[0], sums[part].ctypes.data) if name == "d_kernel" and part else kernel
-        places = (own(images), sum_, own(outputs))
-        key = (name, tuple(shape for shape, _ in places), stride, padding)
-        with _alone():
-            try:
-                operation = _idle[key].pop()
-            except IndexError:
-                operation = _Operation(*key)
-            operation(tuple(address for _, address in places))
-        _idle[key].append(operation)
-
-    share(work, parts)
-    if name == "d_kernel":
-        size = math.prod(kernel[0])
-        total = np.ctypeslib.as_array((c_float * size).from_address(kernel[1]))
-        for part in sums[1:]:
-            total += part.reshape(-1)
+    for array in jax.live_arrays():
+        with contextlib.suppress(Exception):  # deleted, or the error of its program
+            array.block_until_ready()
+    patience = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < patience:
+        before = time.process_time()
+        time.sleep(_QUIET_SECONDS)
+        if time.process_time() - before < 0.1 * _QUIET_SECONDS:
+            return

@@ -6,11 +6,8 @@ where there was no compiler, "auto" means XLA. On other platforms, in exported p
 forward mode the same functions are XLA's.
 """
 
-import ctypes
 import functools
-import importlib
 import math
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,24 +19,7 @@ from jax.interpreters import ad, batching
 from flowjax_inv import foreign
 from flowjax_inv.warps import taps
 
-__all__ = ["available", "blend", "change"]
-
-
-@functools.cache
-def available() -> bool:
-    """Return whether the library is there and runs here."""
-    try:
-        _library()
-    except (ImportError, OSError):
-        return False
-    return True
-
-
-@functools.cache
-def _library() -> ctypes.CDLL:
-    if sys.platform != "linux":
-        raise OSError("XLA's calls were tried on Linux alone")
-    return ctypes.CDLL(str(importlib.import_module("flowjax_inv.warps._taps").__file__))
+__all__ = ["blend", "change"]
 
 
 def blend(images: jax.Array, rows: jax.Array, lead: tuple[int, ...], padding: str) -> jax.Array:
@@ -67,7 +47,7 @@ def _arranged(
     images: jax.Array, maps: Sequence[jax.Array], lead: tuple[int, ...]
 ) -> tuple[jax.Array, list[jax.Array]]:
     """Return images (N, H, W, C) and maps (n, N, 2, 3): n for each image."""
-    if not available():
+    if not foreign.available():
         raise ValueError(
             'method is "native"; its library was not compiled when flowjax_inv was installed: '
             "install it where there is a C compiler (Linux), or use auto, gather or flat."
@@ -107,16 +87,14 @@ def _blend_c(images: jax.Array, rows: jax.Array, *, padding: str) -> jax.Array:
     shape, border = _views(images, rows), int(padding == "border")
     # Of one axis for both: XLA copies grey views whose first axis of length 1 a caller drops.
     result = jax.ShapeDtypeStruct((math.prod(shape[:2]), *shape[2:]), jnp.float32)
-    function = foreign.Compiled(_library(), "flowjax_inv_call_blend")
-    out = foreign.call("warp_blend", function, result, images, rows, border=border)
+    out = foreign.call("blend", result, images, rows, border=border)
     return out.reshape(shape)
 
 
 def _slopes_c(images: jax.Array, rows: jax.Array, ct: jax.Array, *, padding: str) -> jax.Array:
     result = jax.ShapeDtypeStruct(rows.shape, jnp.float32)
     border = int(padding == "border")
-    function = foreign.Compiled(_library(), "flowjax_inv_call_slopes")
-    return foreign.call("warp_slopes", function, result, images, rows, ct, border=border)
+    return foreign.call("slopes", result, images, rows, ct, border=border)
 
 
 # ----------------------------------------------------------------------------- primitives of JAX

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax.scipy import ndimage
 from jax.typing import ArrayLike
 
+from flowjax_inv import foreign
 from flowjax_inv.naming import check_name
-from flowjax_inv.warps import native
 from flowjax_inv.warps.positions import (
     LARGEST_ENTRY,
     clamp,
@@ -160,7 +160,7 @@ def _fastest(images: jax.Array, guide: jax.Array) -> str | None:
     known = isinstance(images.size, int) and isinstance(guide.size, int)
     if not (single and known and images.shape[-1] <= _FEW_CHANNELS):
         return None
-    if native.available() and images.dtype == guide.dtype == jnp.float32:
+    if foreign.available() and images.dtype == guide.dtype == jnp.float32:
         return "native"
     return "flat" if images.size < 2**31 else None  # its indices are int32
 

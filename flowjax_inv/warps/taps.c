@@ -1,4 +1,4 @@
-/* Four taps of a picture per position, blended, and the derivative in the map: `native.py` calls it.
+/* Four taps of a picture per position, blended, and the derivative in the map, for `native.py`.
 
 Equal to `taps.py`, which has the formulas. A line of positions is located in blocks, which compilers
 turn into vector instructions; then each pixel is read where its position says. The two taps of a
@@ -8,8 +8,6 @@ channels), maps of 6 numbers, in pixels from the middle. Maps that leave x and y
 crops, locate a column once for all rows, and a row for all columns. */
 
 #include "taps.h"
-
-#include <Python.h>
 
 #include <string.h>
 
@@ -24,7 +22,7 @@ crops, locate a column once for all rows, and a row for all columns. */
 #define EIGHT 0
 #endif
 
-enum { BLOCK = 16, LINE = 256 };
+enum { BLOCK = 16, LINE = 128 };
 
 /* Four numbers from any address: the three of a colour and one that does not count, or four pixels. */
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
@@ -310,10 +308,3 @@ EXPORT void flowjax_inv_slopes(const float *pictures, const float *maps, const f
     default: slopes(pictures, maps, weights, found, s, start, end, (int)s->channels);
   }
 }
-
-/* A module of Python's, so that it is found as one; the functions are called by ctypes. */
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "_taps", "Four taps of a picture per position: taps.c.", -1, NULL,
-};
-
-PyMODINIT_FUNC PyInit__taps(void) { return PyModule_Create(&module); }
