@@ -104,8 +104,10 @@ def _check(
             got = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
             what = f"{name}, {side}: gradient of {path}"
             # Up to rounding are the entry of a pooling window that gets the gradient, as outside a
-            # view all are equal, and the side of a pixel's centre that a position is on.
-            found.append(timing.difference(wanted[path], got, 1e-2, what))
+            # view all are equal, and the side of a pixel's centre that a position is on. The
+            # gradient of one number is a sum over all pixels, which nearly cancel.
+            tolerance = 1e-2 if leaf.numel() > 1 else 3e-2
+            found.append(timing.difference(wanted[path], got, tolerance, what))
             leaf.grad = wanted[path]
         theirs.update()
         for path, leaf in theirs.leaves.items():
