@@ -2,7 +2,7 @@
 
 #include <Python.h>
 
-#include <sched.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,15 +88,27 @@ typedef struct {
   void (*work)(void *, int64_t);
   void *data;
   int64_t parts;
-  atomic_int_fast64_t begun, done, known;
+  atomic_int_fast64_t begun, known;
+  int64_t done;
+  pthread_mutex_t lock;
+  pthread_cond_t all_done;
 } shared;
 
 static void take(shared *s) {
   int64_t part;
   while ((part = atomic_fetch_add(&s->begun, 1)) < s->parts) {
     s->work(s->data, part);
-    atomic_fetch_add(&s->done, 1);
+    pthread_mutex_lock(&s->lock);
+    if (++s->done == s->parts) pthread_cond_signal(&s->all_done);
+    pthread_mutex_unlock(&s->lock);
   }
+}
+
+/* Not by asking again and again: whoever does the rest may want this core. */
+static void wait_for_all(shared *s) {
+  pthread_mutex_lock(&s->lock);
+  while (s->done < s->parts) pthread_cond_wait(&s->all_done, &s->lock);
+  pthread_mutex_unlock(&s->lock);
 }
 
 static void leave(shared *s) {
@@ -111,13 +123,14 @@ static void help(void *s) {
 void share(const frame *f, void (*work)(void *, int64_t), void *data, int64_t parts) {
   shared *s = malloc(sizeof *s);
   if (!s) abort(); /* as XLA does */
-  *s = (shared){.work = work, .data = data, .parts = parts};
+  *s = (shared){.work = work, .data = data, .parts = parts, .lock = PTHREAD_MUTEX_INITIALIZER,
+                .all_done = PTHREAD_COND_INITIALIZER};
   atomic_init(&s->known, parts > 1 ? parts : 1);
   for (int64_t n = 1; n < parts; n++)
     if (f->api->schedule(&(task_arguments){sizeof(task_arguments), NULL, f->context, help, s}))
       leave(s);
   take(s);
-  while (atomic_load(&s->done) < parts) sched_yield();
+  wait_for_all(s);
   leave(s);
 }
 

@@ -165,6 +165,32 @@ def test_a_process_may_leave_while_it_computes(keep: bool) -> None:
     assert subprocess.run(command, env=environment, timeout=120, check=False).returncode == 3
 
 
+THREADS = """
+import os, jax, jax.numpy as jnp
+from flowjax_inv.convolutions import Conv
+x = jnp.ones((64, 32, 32, 16))
+counts = []
+for conv in ("lax", "onednn"):
+    layer = Conv(16, padding=1, conv=conv)
+    variables = layer.init(jax.random.key(0), x)
+    gradient = jax.jit(jax.grad(lambda v, x: layer.apply(v, x).sum(), (0, 1)))
+    jax.block_until_ready(gradient(variables, x))
+    counts.append(len(os.listdir("/proc/self/task")))
+print(*counts)
+"""
+
+
+@pytest.mark.slow
+@needs_onednn
+def test_onednn_computes_on_the_threads_of_xla() -> None:
+    """OpenMP's own spin while they wait, on cores that XLA needs: a step took twice as long."""
+    environment = os.environ | {"XLA_FLAGS": ""}
+    command = [sys.executable, "-c", THREADS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    before, after = map(int, done.stdout.split())
+    assert after == before
+
+
 @needs_onednn
 def test_exported_onednn_is_xla() -> None:
     x, kernel = jax.random.normal(jax.random.key(0), (2, 6, 6, 8)), jnp.ones((3, 3, 8, 4))

@@ -61,35 +61,38 @@ static void put_back(operation *o) {
   pthread_mutex_unlock(&lock);
 }
 
-/* This thread of XLA's works by itself: OpenMP's own wait by spinning, on cores that XLA needs; and
-   where PyTorch shares the process, its threads count as the same, and as too many to spin. */
 static int run(const operation *o, float *const *arrays) {
-  const int before = library.threads();
   int status = 0;
-  library.set_threads(1);
   for (int n = 0; n < ARRAYS && !status; n++) status = library.set_data(o->memories[n], arrays[n]);
   for (int n = 0; n < STEPS && !status; n++)
     if (o->steps[n].primitive)
       status = library.execute(o->steps[n].primitive, o->stream, (int)o->steps[n].count,
                                o->steps[n].arguments);
-  library.set_threads(before);
   return status;
 }
 
-/* Apply a map to arrays in memory; or write what went wrong. */
+/* Apply a map to arrays in memory; or write what went wrong.
+
+   This thread of XLA's works by itself, and operations are made for one: OpenMP's own wait by
+   spinning, on cores that XLA needs; and where PyTorch shares the process, its threads count as the
+   same, and as too many to spin. */
 void flowjax_inv_convolve(const key *k, float *const *arrays, char *message) {
+  const int before = library.threads();
+  library.set_threads(1);
   operation *o = taken(k);
   if (!o) {
-    o = calloc(1, sizeof *o);
-    if (!o) abort();
+    if (!(o = calloc(1, sizeof *o))) abort();
     o->key = *k;
     if (library.make(k, o, message)) {
       free(o);
-      return;
+      o = NULL;
     }
   }
-  if (run(o, arrays)) strcpy(message, "oneDNN could not convolve.");
-  put_back(o);
+  if (o) {
+    if (run(o, arrays)) strcpy(message, "oneDNN could not convolve.");
+    put_back(o);
+  }
+  library.set_threads(before);
 }
 
 typedef struct {
