@@ -36,7 +36,7 @@ def page(results: Path = RESULTS) -> str:
     for folder in sorted(path for path in results.glob("*") if path.is_dir()):
         parts.append(
             "## Beside PyTorch, on another processor\n\nOf the commits named, which are older: "
-            "warps were XLA's."
+            "XLA's calls of C were answered in Python."
         )
         parts += _ratios(_read(folder))
     for name, title, section in (
