@@ -154,7 +154,7 @@ for number in range(60):
         later.start()
         for _ in range(60):
             assert np.array_equal(np.asarray(warped()), wanted)
-        time.sleep(0.1)  # put off by a hundredth of a second
+        time.sleep(0.1)  # until it comes, if the warps were faster
     except KeyboardInterrupt:
         caught += 1
 print(caught)
