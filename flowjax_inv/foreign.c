@@ -1,3 +1,5 @@
+/* XLA's calls and its threads: foreign.h says what for, the other files what they compute. */
+
 #include "foreign.h"
 
 #include <Python.h>
