@@ -7,11 +7,13 @@ Convention: pictures (N, H, W, C), kernels (K, L, C, D), float32; `padding` zero
 Source: oneDNN 3, `dnnl.h`, `dnnl_types.h` (where the numbers below have their names).
 """
 
+import _thread
 import atexit
 import contextlib
 import ctypes
 import functools
 import importlib.metadata
+import threading
 import time
 import typing
 from ctypes import POINTER, Structure, byref, c_char, c_int, c_int64, c_size_t, c_void_p
@@ -195,6 +197,7 @@ def _build(operation: _Operation, key: _Key) -> None:
     operation.steps[:] = [before, _step(_make("primitive_create", plan), *arguments), after]
 
 
+_LATER_SECONDS = 0.01
 _Maker = ctypes.CFUNCTYPE(c_int, POINTER(_Key), POINTER(_Operation), POINTER(c_char * 256))
 
 
@@ -204,6 +207,9 @@ def _maker(key: Any, operation: Any, message: Any) -> int:
     try:
         _build(operation.contents, key.contents)
         return 0
+    except KeyboardInterrupt:  # Ctrl-C, on the main thread: later, when XLA has returned.
+        threading.Timer(_LATER_SECONDS, _thread.interrupt_main).start()
+        return _maker(key, operation, message)
     except BaseException as error:  # An exception cannot pass through C: XLA raises it in its turn.
         message.contents.value = (str(error) or type(error).__name__).encode()[:255]
         return 1
