@@ -39,8 +39,8 @@ def get_config(variant: str = "") -> defaults.Config:
     config.controller.name, config.controller.value = "constant", 0.03
     if variant == "all":
         config.objective.label_smoothing, config.objective.reject_distorted = 0.0, True
-        # Adam divides a small bonus by the noise of the cross-entropy; eight views leave less of it.
-        # By one, a density of 26 degrees is 0.097 from turns, by eight 0.086.
+        # Adam divides a small bonus by the noise of the cross-entropy; eight views leave less of
+        # it. By one, a density of 26 degrees is 0.097 from turns, by eight 0.086.
         config.objective.copies = 8
         config.controller.value = 1.8
     if variant == "smoke":
