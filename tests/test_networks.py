@@ -12,6 +12,7 @@ import pytest
 
 from experiments import build
 from flowjax_inv.convolutions import onednn
+from flowjax_inv.convolutions.pooling import max_pool_2x2
 from flowjax_inv.networks import (
     MLP,
     FixupResNet,
@@ -21,7 +22,6 @@ from flowjax_inv.networks import (
     PolarConv,
     PreActResNet18,
     SimpleConv,
-    max_pool_2x2,
 )
 
 GOLDEN = np.load(Path(__file__).parent / "golden" / "networks.npz")

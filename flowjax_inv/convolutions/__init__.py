@@ -1,7 +1,8 @@
 """What makes convolutions fast on a CPU; networks choose by one field, `conv`.
 
 "lax" is XLA's own convolution; the others are equal to it to rounding. "onednn" calls the library
-that PyTorch calls, "patches" makes do with XLA's other parts. "auto" is "onednn" on a single CPU
+that PyTorch calls, and where nothing is differentiated does in the same call what follows: bias,
+pooling, ReLU. "patches" makes do with XLA's other parts. "auto" is "onednn" on a single CPU
 device, "patches" there where the library is missing, and "lax" on accelerators and on several
 devices. `python -m benchmarks.convolution` compares them with PyTorch.
 """

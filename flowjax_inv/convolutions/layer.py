@@ -12,8 +12,10 @@ from jax.nn.initializers import Initializer
 
 from flowjax_inv.convolutions import onednn
 from flowjax_inv.convolutions.calls import convolve_onednn
+from flowjax_inv.convolutions.fused import Options, layer_onednn
 from flowjax_inv.convolutions.patches import convolve_patches
 from flowjax_inv.convolutions.plain import convolve
+from flowjax_inv.convolutions.pooling import max_pool_2x2
 
 __all__ = ["Conv", "Implementation", "uniform_fan_in"]
 
@@ -49,6 +51,8 @@ class Conv(nn.Module):
         stride: step between outputs, along both axes.
         padding: zeros on each of the four sides, as PyTorch pads.
         use_bias: add a bias per channel.
+        pool: then keep the maximum of every 2x2, as `max_pool_2x2`.
+        relu: then ReLU. It and the maximum commute: after pooling a quarter of the work is left.
         conv: "lax", "onednn", "patches", or "auto", see `flowjax_inv.convolutions`.
         kernel_init, bias_init: how the parameters start.
 
@@ -61,6 +65,8 @@ class Conv(nn.Module):
     stride: int = 1
     padding: int = 0
     use_bias: bool = True
+    pool: bool = False
+    relu: bool = False
     conv: Implementation = "auto"
     kernel_init: Initializer = nn.initializers.lecun_normal()
     bias_init: Initializer = nn.initializers.zeros
@@ -78,7 +84,13 @@ class Conv(nn.Module):
         kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
         images, kernel = promote_dtype(images, kernel)
         apply = _implementation(self.conv, images)
+        bias = None
+        if self.use_bias:
+            bias = self.param("bias", self.bias_init, (self.features,), jnp.float32)
+            if apply is convolve_onednn and (self.pool or self.relu):
+                options = Options(self.stride, self.padding, self.pool, self.relu)
+                return layer_onednn(images, kernel, bias, options)
         x = apply(images, kernel, self.stride, self.padding)
-        if not self.use_bias:
-            return x
-        return x + self.param("bias", self.bias_init, (self.features,), jnp.float32)
+        x = x if bias is None else x + bias
+        x = max_pool_2x2(x) if self.pool else x
+        return nn.relu(x) if self.relu else x

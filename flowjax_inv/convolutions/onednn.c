@@ -6,15 +6,9 @@
 #include <string.h>
 
 #include "../foreign.h"
+#include "onednn.h"
 
-enum { FORWARD, D_IMAGES, D_KERNEL };
-enum { IMAGES, KERNEL, OUTPUTS, ARRAYS };
-enum { STEPS = 3, MESSAGE = 256 };
-
-/* What an operation is made for; sizes of images, kernel and outputs. */
-typedef struct {
-  int64_t map, sizes[ARRAYS][4], stride, padding;
-} key;
+enum { STEPS = 3 };
 
 /* A primitive of oneDNN and its arguments. */
 typedef struct {
@@ -71,9 +65,7 @@ static int run(const operation *o, float *const *arrays) {
   return status;
 }
 
-/* Apply a map to arrays in memory; or write what went wrong.
-
-   This thread of XLA's works by itself, and operations are made for one: OpenMP's own wait by
+/* This thread of XLA's works by itself, and operations are made for one: OpenMP's own wait by
    spinning, on cores that XLA needs; and where PyTorch shares the process, its threads count as the
    same, and as too many to spin. */
 void flowjax_inv_convolve(const key *k, float *const *arrays, char *message) {
@@ -101,8 +93,6 @@ typedef struct {
   int64_t parts;
   char message[MESSAGE];
 } call;
-
-static int64_t length(const int64_t *sizes) { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
 
 static void work(void *data, int64_t part) {
   call *c = data;

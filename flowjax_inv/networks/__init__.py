@@ -11,7 +11,6 @@ from flowjax_inv.networks.inputs import CircularMask, Noisy, Shrunk
 from flowjax_inv.networks.outside import Outside, find_function
 from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
 from flowjax_inv.networks.polar import PolarConv
-from flowjax_inv.networks.pooling import max_pool_2x2
 from flowjax_inv.networks.precision import Bfloat16
 from flowjax_inv.networks.residual import FixupResNet, PreActResNet18
 
@@ -29,5 +28,4 @@ __all__ = [
     "Shrunk",
     "find_function",
     "SimpleConv",
-    "max_pool_2x2",
 ]

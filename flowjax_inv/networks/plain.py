@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from flowjax_inv.convolutions import Conv, Implementation, uniform_fan_in
-from flowjax_inv.networks.pooling import max_pool_2x2
+from flowjax_inv.convolutions.pooling import max_pool_2x2
 
 __all__ = ["MLP", "Layer13", "LeNet", "SimpleConv"]
 
@@ -62,8 +62,15 @@ class SimpleConv(nn.Module):
             )
         x = images
         for stage, channels in enumerate((1, 2, 4, 8)):
-            layer = Conv(channels * self.width, 3, padding=1, conv=self.conv, name=f"conv{stage}")
-            x = layer(x)
+            x = Conv(
+                channels * self.width,
+                3,
+                padding=1,
+                pool=stage > 0 and not self.batch_norm,
+                relu=not self.batch_norm,
+                conv=self.conv,
+                name=f"conv{stage}",
+            )(x)
             if self.batch_norm:
                 # The slow variance: the fast one loses digits on inputs far from zero.
                 x = nn.BatchNorm(
@@ -72,8 +79,8 @@ class SimpleConv(nn.Module):
                     axis_name=self.axis_name,
                     name=f"norm{stage}",
                 )(x)
-            # ReLU and maximum commute; pooling first leaves the ReLU a quarter of the work.
-            x = nn.relu(max_pool_2x2(x) if stage else x)
+                # ReLU and maximum commute; pooling first leaves the ReLU a quarter of the work.
+                x = nn.relu(max_pool_2x2(x) if stage else x)
         return nn.Dense(self.features, name="head")(jnp.max(x, axis=(1, 2)))
 
 
@@ -114,13 +121,15 @@ class LeNet(nn.Module):
             x = Conv(
                 channels,
                 kernel,
+                # Maximum and an increasing activation commute: pool first, a quarter of the work.
+                pool=stage < 2,
+                relu=self.activation == "relu",
                 conv=self.conv,
                 kernel_init=start,
                 bias_init=start,
                 name=f"conv{stage}",
             )(x)
-            # Maximum and an increasing activation commute: pool first, a quarter of the work.
-            x = act(max_pool_2x2(x) if stage < 2 else x)
+            x = x if self.activation == "relu" else act(x)
         x = act(_dense(84, 120, "dense")(x.reshape(x.shape[0], -1)))
         return _dense(self.features, 84, "head")(x)
 
