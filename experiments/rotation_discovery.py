@@ -42,7 +42,7 @@ def get_config(variant: str = "") -> defaults.Config:
         # Adam divides a small bonus by the noise of the cross-entropy; eight views leave less of
         # it. By one, a density of 26 degrees is 0.097 from turns, by eight 0.086.
         config.objective.copies = 8
-        config.controller.value = 1.8
+        config.controller.value = 0.6
     if variant == "smoke":
         config.train.epochs, config.train.batch_size = 2, 32
         config.objective.burn_in_epochs, flow.layers = 1, 2
