@@ -8,7 +8,7 @@ it: --config.distribution.name=augerino --config.objective.equivariance=0 (nothi
 all images share). With a seam at half a turn: --config.distribution.base=box
 --config.distribution.bijection=coupling.
 
-Variants: none, the paper's epochs and batch (a GPU); `:cpu`, 8 minutes on two cores, 16 beside
+Variants: none, the paper's epochs and batch (a GPU); `:cpu`, 14 minutes on two cores beside
 another run, with the equivariance term and a classifier that is nearly at rest from two epochs on;
 `:smoke`, to see that it runs.
 """
