@@ -8,9 +8,9 @@ it: --config.distribution.name=augerino --config.objective.equivariance=0 (nothi
 all images share). With a seam at half a turn: --config.distribution.base=box
 --config.distribution.bijection=coupling.
 
-Variants: none, the paper's epochs and batch (a GPU); `:cpu`, 14 minutes on two cores beside
-another run, with the equivariance term and a classifier that is nearly at rest from two epochs on;
-`:smoke`, to see that it runs.
+Variants: none, the paper's epochs and batch (a GPU); `:cpu`, 16 to 22 minutes on two cores
+beside other runs, with the equivariance term and a classifier that is nearly at rest from two
+epochs on; `:smoke`, to see that it runs.
 """
 
 from experiments import defaults, recipes
@@ -46,8 +46,8 @@ def get_config(variant: str = "") -> defaults.Config:
         # turned by is asked again a little turned; not so far that a 6 becomes a 9.
         config.objective.equivariance, config.objective.equivariance_range = 0.1, 0.25
         # What the classifier tolerates after two epochs nearly stays, at 0.03 of the rate, so the
-        # bonus may stay as strong. Share of 300 held-out 5s, 6s and 9s: 0.94, 0.53 and 0.56; after
-        # twelve epochs, a tenth of the rate and a bonus of 0.35: 0.93, 0.51 and 0.53.
+        # bonus may stay as strong. Share of 300 held-out 5s, 6s and 9s: 0.94, 0.53 and 0.56; of
+        # 500 after twelve epochs, a tenth of the rate and a bonus of 0.35: 0.93, 0.51 and 0.53.
         classifier = config.optimizer.classifier
         classifier.schedule, classifier.decay_epochs, classifier.decay_factor = "step", 2, 0.03
         config.controller.start = config.controller.end = 0.42

@@ -1,8 +1,9 @@
 """A convolution and what follows it, in one call of C: `layer.c`.
 
 XLA reads what a convolution gave and writes it again for its bias, its maximum and its ReLU, out of
-the cache. In C that is done as soon as a few images are convolved: a prediction takes 0.7 to 0.9 of
-the time. Derivatives, other platforms and exported programs are those of the parts.
+the cache. In C that is done as soon as a few images are convolved: mean-shift takes 0.9 of the time
+(`python -m benchmarks.predict`). Derivatives, other platforms and exported programs are those of
+the parts.
 """
 
 import functools
@@ -20,7 +21,7 @@ from flowjax_inv.convolutions.calls import convolve_onednn
 from flowjax_inv.convolutions.plain import convolve
 from flowjax_inv.convolutions.pooling import max_pool_2x2
 
-__all__ = ["Options", "layer_onednn"]
+__all__ = ["Options", "layer_by_parts", "layer_onednn"]
 
 
 class Options(NamedTuple):
@@ -42,18 +43,20 @@ def layer_onednn(
     window = {"stride": options.stride, "padding": options.padding}
     made = jax.eval_shape(functools.partial(convolve_onednn, **window), images, kernel)
     if 0 in (*images.shape, *kernel.shape, *made.shape) or made.shape[1:3] == (1, 1):
-        return _parts(convolve_onednn, images, kernel, bias, options)
+        return layer_by_parts(convolve_onednn, images, kernel, bias, options)
     return _undifferentiated(images, kernel, bias, options)
 
 
-def _parts(
+def layer_by_parts(
     convolve: Callable[..., jax.Array],
     images: jax.Array,
     kernel: jax.Array,
-    bias: jax.Array,
+    bias: jax.Array | None,
     options: Options,
 ) -> jax.Array:
-    x = convolve(images, kernel, options.stride, options.padding) + bias
+    """Return the layer that `options` describe, its convolution by `convolve`."""
+    x = convolve(images, kernel, options.stride, options.padding)
+    x = x if bias is None else x + bias
     x = max_pool_2x2(x) if options.pool else x
     return jax.nn.relu(x) if options.relu else x
 
@@ -68,7 +71,7 @@ def _undifferentiated(
 @_undifferentiated.defjvp
 def _differentiated(options: Options, primals: Any, tangents: Any) -> Any:
     return jax.jvp(
-        lambda images, kernel, bias: _parts(convolve_onednn, images, kernel, bias, options),
+        lambda images, kernel, bias: layer_by_parts(convolve_onednn, images, kernel, bias, options),
         primals,
         tangents,
     )
@@ -79,7 +82,7 @@ _layer = Primitive("onednn_layer")
 
 
 def _by_xla(images: Any, kernel: Any, bias: Any, *, options: Options) -> jax.Array:
-    return _parts(convolve, images, kernel, bias, options)
+    return layer_by_parts(convolve, images, kernel, bias, options)
 
 
 def _shape(*arrays: Any, options: Options) -> tuple[int, ...]:

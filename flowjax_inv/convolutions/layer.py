@@ -12,10 +12,9 @@ from jax.nn.initializers import Initializer
 
 from flowjax_inv.convolutions import onednn
 from flowjax_inv.convolutions.calls import convolve_onednn
-from flowjax_inv.convolutions.fused import Options, layer_onednn
+from flowjax_inv.convolutions.fused import Options, layer_by_parts, layer_onednn
 from flowjax_inv.convolutions.patches import convolve_patches
 from flowjax_inv.convolutions.plain import convolve
-from flowjax_inv.convolutions.pooling import max_pool_2x2
 
 __all__ = ["Conv", "Implementation", "uniform_fan_in"]
 
@@ -84,13 +83,10 @@ class Conv(nn.Module):
         kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
         images, kernel = promote_dtype(images, kernel)
         apply = _implementation(self.conv, images)
+        options = Options(self.stride, self.padding, self.pool, self.relu)
         bias = None
         if self.use_bias:
             bias = self.param("bias", self.bias_init, (self.features,), jnp.float32)
             if apply is convolve_onednn and (self.pool or self.relu):
-                options = Options(self.stride, self.padding, self.pool, self.relu)
                 return layer_onednn(images, kernel, bias, options)
-        x = apply(images, kernel, self.stride, self.padding)
-        x = x if bias is None else x + bias
-        x = max_pool_2x2(x) if self.pool else x
-        return nn.relu(x) if self.relu else x
+        return layer_by_parts(apply, images, kernel, bias, options)
