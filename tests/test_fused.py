@@ -24,6 +24,14 @@ SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding
     (3, 5, 5, 6, 4, 5, 1, 0),  # the kernel is the picture
     (0, 6, 6, 3, 4, 3, 1, 1),
 ]
+TILED = [  # pooled, Winograd's
+    (5, 16, 16, 16, 32, 3, 1, 1),
+    (3, 8, 8, 32, 64, 3, 1, 1),
+    (2, 5, 4, 8, 16, 3, 1, 1),  # fewer tiles than are multiplied at once; an odd side
+    (1, 9, 13, 24, 48, 3, 1, 0),  # tiles that fill no block; no padding
+    (7, 6, 5, 8, 16, 3, 1, 3),  # more padding than the kernel is wide: rows without a pixel
+    (2, 4, 150, 8, 16, 3, 1, 1),  # more tiles in a row than are made at a time
+]
 
 
 def arrays_of(shape: tuple[int, ...]) -> list[jax.Array]:
@@ -46,7 +54,7 @@ LAYERS: Any = (layer_onednn, parts)
 
 @needs_onednn
 @pytest.mark.parametrize(("pool", "relu"), EITHER)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES + TILED, ids=str)
 def test_a_layer_equals_its_parts(shape: tuple[int, ...], pool: bool, relu: bool) -> None:
     arrays, options = arrays_of(shape), Options(shape[6], shape[7], pool, relu)
     got, wanted = (layer(*arrays, options) for layer in LAYERS)
@@ -91,6 +99,41 @@ def test_what_is_no_number_stays_none(features: int, pool: bool) -> None:
     got, wanted = layer_onednn(images, kernel, bias, options), parts(images, kernel, bias, options)
     assert np.isnan(wanted).any()
     np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+
+
+@needs_onednn
+@pytest.mark.parametrize("pixel", list(itertools.product([0, 3, 4, 7], repeat=2)))
+def test_what_is_no_number_stays_none_in_tiles(pixel: tuple[int, int]) -> None:
+    images, kernel, bias = arrays_of((2, 8, 8, 8, 16, 3, 1, 1))
+    images = images.at[0, pixel[0], pixel[1], 5].set(jnp.nan)
+    options = Options(1, 1, pool=True, relu=True)
+    got, wanted = layer_onednn(images, kernel, bias, options), parts(images, kernel, bias, options)
+    assert np.isnan(wanted).any()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+
+
+@needs_onednn
+@pytest.mark.parametrize("shape", TILED, ids=str)
+def test_tiles_round_no_worse_than_sums(shape: tuple[int, ...]) -> None:
+    """To a few parts in ten million of the largest, as XLA's sums in float32."""
+    arrays, options = arrays_of(shape), Options(shape[6], shape[7], pool=True, relu=False)
+    with jax.enable_x64():
+        exact = np.asarray(parts(*(np.asarray(x, np.float64) for x in arrays), options))
+    errors = [
+        np.abs(np.asarray(layer(*arrays, options)) - exact).max() / np.abs(exact).max()
+        for layer in LAYERS
+    ]
+    assert errors[0] < max(2.0 * errors[1], 1e-6)
+
+
+@needs_onednn
+def test_an_image_is_the_same_among_others() -> None:
+    """Bit for bit, whichever thread and block its tiles fall to."""
+    arrays, options = arrays_of(TILED[0]), Options(1, 1, pool=True, relu=True)
+    together = layer_onednn(*arrays, options)
+    for n in range(len(together)):
+        alone = layer_onednn(arrays[0][n : n + 1], *arrays[1:], options)
+        np.testing.assert_array_equal(alone[0], together[n])
 
 
 @needs_onednn

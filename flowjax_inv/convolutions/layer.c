@@ -1,11 +1,13 @@
-/* A convolution, its bias, the maximum of every 2 x 2, ReLU, as XLA calls them: a few images at a time,
-   so that what oneDNN gives is still in the cache when the rest is done. */
+/* A convolution, its bias, the maximum of every 2 x 2, ReLU, as XLA calls them. By winograd.c where it
+   computes them; else by oneDNN, a few images at a time, so that what it gives is still in the cache
+   when the rest is done. */
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "../foreign.h"
 #include "onednn.h"
+#include "winograd.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -73,8 +75,8 @@ static float *room_for(int64_t count) {
   static _Thread_local int64_t size;
   if (count > size) {
     free(room);
-    if (!(room = malloc(count * sizeof(float)))) abort(); /* as XLA does */
-    size = count;
+    size = (count + 15) / 16 * 16;
+    if (!(room = aligned_alloc(64, size * sizeof(float)))) abort(); /* as XLA does */
   }
   return room;
 }
@@ -97,7 +99,15 @@ static void work(void *data, int64_t part) {
   const int64_t image = length(k.sizes[IMAGES]) / batch, made = length(sizes) / batch;
   const int64_t kept = c->pool ? sizes[1] / 2 * (sizes[2] / 2) * channels : made;
   const int64_t most = AT_A_TIME > made ? AT_A_TIME / made : 1;
-  for (int64_t n = batch * part / c->parts, count; n < end; n += count) {
+  int64_t n = batch * part / c->parts, count;
+  const int64_t winograd = c->pool ? flowjax_inv_winograd_room(&k) : 0;
+  if (winograd) {
+    float *arrays[ARRAYS] = {c->images + n * image, c->kernel, c->out + n * kept};
+    k.sizes[IMAGES][0] = end - n;
+    flowjax_inv_winograd(&k, arrays, c->bias, c->relu, room_for(winograd));
+    return;
+  }
+  for (; n < end; n += count) {
     count = k.sizes[IMAGES][0] = k.sizes[OUTPUTS][0] = at_most(most, end - n);
     float *out = c->out + n * kept, *arrays[ARRAYS] = {c->images + n * image, c->kernel, out};
     float *bias = c->pool ? room_for(channels + 8 + count * made + 8) : c->bias;
