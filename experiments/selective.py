@@ -8,9 +8,9 @@ it: --config.distribution.name=augerino --config.objective.equivariance=0 (nothi
 all images share). With a seam at half a turn: --config.distribution.base=box
 --config.distribution.bijection=coupling.
 
-Variants: none, the paper's epochs and batch (a GPU); `:cpu`, 16 to 22 minutes on two cores
-beside other runs, with the equivariance term and a classifier that is nearly at rest from two
-epochs on; `:smoke`, to see that it runs.
+Variants: none, the paper's epochs and batch (a GPU); `:cpu`, nine minutes on two quiet CPU cores,
+with the equivariance term and a classifier that is nearly at rest from two epochs on; `:smoke`, to
+see that it runs.
 """
 
 from experiments import defaults, recipes

@@ -4,7 +4,8 @@
 
 The classes alternate round the circle and touch: what lies between two arcs of one is an arc of the
 other (the flow paper's Figure 3d). Rivals: --config.distribution.name=instaaug, and so on.
-Variants: none or `:cpu`, two minutes on two quiet CPU cores; `:smoke`, seconds, to see it run.
+Variants: none or `:cpu`, a minute and a half on two quiet CPU cores; `:smoke`, seconds, to see it
+run.
 """
 
 from experiments import defaults, mario_iggy, recipes

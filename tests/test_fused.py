@@ -24,6 +24,12 @@ SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding
     (3, 5, 5, 6, 4, 5, 1, 0),  # the kernel is the picture
     (0, 6, 6, 3, 4, 3, 1, 1),
 ]
+NARROW = [  # not pooled, two halves of a picture at a time
+    (2, 9, 11, 3, 8, 3, 1, 1),  # the lower half has a row less; columns that fill no block
+    (3, 6, 5, 1, 8, 5, 1, 2),  # fewer columns than are computed at once
+    (2, 3, 20, 3, 8, 3, 1, 0),  # a single row, and no lower half
+    (2, 4, 9, 1, 8, 3, 1, 3),  # more padding than the kernel is wide
+]
 TILED = [  # pooled, Winograd's
     (5, 16, 16, 16, 32, 3, 1, 1),
     (3, 8, 8, 32, 64, 3, 1, 1),
@@ -54,7 +60,7 @@ LAYERS: Any = (layer_onednn, parts)
 
 @needs_onednn
 @pytest.mark.parametrize(("pool", "relu"), EITHER)
-@pytest.mark.parametrize("shape", SHAPES + TILED, ids=str)
+@pytest.mark.parametrize("shape", SHAPES + NARROW + TILED, ids=str)
 def test_a_layer_equals_its_parts(shape: tuple[int, ...], pool: bool, relu: bool) -> None:
     arrays, options = arrays_of(shape), Options(shape[6], shape[7], pool, relu)
     got, wanted = (layer(*arrays, options) for layer in LAYERS)
@@ -102,21 +108,24 @@ def test_what_is_no_number_stays_none(features: int, pool: bool) -> None:
 
 
 @needs_onednn
+@pytest.mark.parametrize("shape", [(2, 8, 8, 8, 16, 3, 1, 1), (2, 8, 8, 3, 8, 3, 1, 1)], ids=str)
 @pytest.mark.parametrize("pixel", list(itertools.product([0, 3, 4, 7], repeat=2)))
-def test_what_is_no_number_stays_none_in_tiles(pixel: tuple[int, int]) -> None:
-    images, kernel, bias = arrays_of((2, 8, 8, 8, 16, 3, 1, 1))
-    images = images.at[0, pixel[0], pixel[1], 5].set(jnp.nan)
-    options = Options(1, 1, pool=True, relu=True)
+def test_what_is_no_number_stays_none_in_ours(
+    pixel: tuple[int, int], shape: tuple[int, ...]
+) -> None:
+    images, kernel, bias = arrays_of(shape)
+    images = images.at[0, pixel[0], pixel[1], -1].set(jnp.nan)
+    options = Options(1, 1, pool=shape[3] == 8, relu=True)
     got, wanted = layer_onednn(images, kernel, bias, options), parts(images, kernel, bias, options)
     assert np.isnan(wanted).any()
     np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
 
 
 @needs_onednn
-@pytest.mark.parametrize("shape", TILED, ids=str)
-def test_tiles_round_no_worse_than_sums(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("shape", NARROW + TILED, ids=str)
+def test_ours_rounds_no_worse_than_sums(shape: tuple[int, ...]) -> None:
     """To a few parts in ten million of the largest, as XLA's sums in float32."""
-    arrays, options = arrays_of(shape), Options(shape[6], shape[7], pool=True, relu=False)
+    arrays, options = arrays_of(shape), Options(shape[6], shape[7], shape in TILED, relu=False)
     with jax.enable_x64():
         exact = np.asarray(parts(*(np.asarray(x, np.float64) for x in arrays), options))
     errors = [
@@ -127,9 +136,10 @@ def test_tiles_round_no_worse_than_sums(shape: tuple[int, ...]) -> None:
 
 
 @needs_onednn
-def test_an_image_is_the_same_among_others() -> None:
-    """Bit for bit, whichever thread and block its tiles fall to."""
-    arrays, options = arrays_of(TILED[0]), Options(1, 1, pool=True, relu=True)
+@pytest.mark.parametrize("shape", [NARROW[0], TILED[0]], ids=str)
+def test_an_image_is_the_same_among_others(shape: tuple[int, ...]) -> None:
+    """Bit for bit, whichever thread and block its pixels fall to."""
+    arrays, options = arrays_of(shape), Options(1, 1, shape in TILED, relu=True)
     together = layer_onednn(*arrays, options)
     for n in range(len(together)):
         alone = layer_onednn(arrays[0][n : n + 1], *arrays[1:], options)

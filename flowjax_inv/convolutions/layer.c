@@ -7,6 +7,8 @@
 
 #include "../foreign.h"
 #include "onednn.h"
+
+#include "narrow.h"
 #include "winograd.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -100,11 +102,11 @@ static void work(void *data, int64_t part) {
   const int64_t kept = c->pool ? sizes[1] / 2 * (sizes[2] / 2) * channels : made;
   const int64_t most = AT_A_TIME > made ? AT_A_TIME / made : 1;
   int64_t n = batch * part / c->parts, count;
-  const int64_t winograd = c->pool ? flowjax_inv_winograd_room(&k) : 0;
-  if (winograd) {
+  const int64_t own = (c->pool ? flowjax_inv_winograd_room : flowjax_inv_narrow_room)(&k);
+  if (own) {
     float *arrays[ARRAYS] = {c->images + n * image, c->kernel, c->out + n * kept};
     k.sizes[IMAGES][0] = end - n;
-    flowjax_inv_winograd(&k, arrays, c->bias, c->relu, room_for(winograd));
+    (c->pool ? flowjax_inv_winograd : flowjax_inv_narrow)(&k, arrays, c->bias, c->relu, room_for(own));
     return;
   }
   for (; n < end; n += count) {

@@ -27,28 +27,42 @@ INLINE void NAME(transform_kernel)(const float *g, float *u, int64_t pairs) {
   }
 }
 
-/* B' d of four numbers, or d B; written `step` apart. */
-INLINE void NAME(transform)(const float *const *d, float *to, int64_t step) {
-  const eight a = *(const eight *)d[0], b = *(const eight *)d[1];
-  const eight c = *(const eight *)d[2], e = *(const eight *)d[3];
-  *(eight *)to = a - c, *(eight *)(to + step) = b + c;
-  *(eight *)(to + 2 * step) = c - b, *(eight *)(to + 3 * step) = b - e;
-}
-
 /* B' d B of a row of tiles. A tile shares its columns with the next: first B' d of them all. */
 INLINE void NAME(transform_row)(const float *const *rows, int64_t size, float *lines, float *v,
                                 const plan *p, int64_t channels, int64_t padding) {
   for (int64_t n = 0; n < size; n += 8) {
-    const float *d[4] = {rows[0] + n, rows[1] + n, rows[2] + n, rows[3] + n};
-    NAME(transform)(d, lines + padding * channels + n, p->line);
+    const eight a = *(const eight *)(rows[0] + n), b = *(const eight *)(rows[1] + n);
+    const eight c = *(const eight *)(rows[2] + n), d = *(const eight *)(rows[3] + n);
+    float *to = lines + padding * channels + n;
+    *(eight *)to = a - c, *(eight *)(to + p->line) = b + c;
+    *(eight *)(to + 2 * p->line) = c - b, *(eight *)(to + 3 * p->line) = b - d;
   }
-  for (int64_t t = 0; t < p->columns; t++)
-    for (int64_t c = 0; c < channels; c += 8)
-      UNROLL for (int i = 0; i < 4; i++) {
-        const float *from = lines + i * p->line + 2 * t * channels + c;
-        const float *d[4] = {from, from + channels, from + 2 * channels, from + 3 * channels};
-        NAME(transform)(d, v + 4 * i * p->before + t * channels + c, p->before);
+  for (int i = 0; i < 4; i++)
+    for (int64_t n = 0; n < channels; n += 8) {
+      const float *from = lines + i * p->line + n;
+      float *to = v + 4 * i * p->before + n;
+      eight a = *(const eight *)from, b = *(const eight *)(from + channels);
+      for (int64_t t = 0; t < p->columns; t++, to += channels) {
+        from += 2 * channels;
+        const eight c = *(const eight *)from, d = *(const eight *)(from + channels);
+        *(eight *)to = a - c, *(eight *)(to + p->before) = b + c;
+        *(eight *)(to + 2 * p->before) = c - b, *(eight *)(to + 3 * p->before) = b - d;
+        a = c, b = d;
       }
+    }
+}
+
+/* Tiles (., 8) times a kernel (8, d): its weights stay in the registers. */
+INLINE void NAME(multiply_eight)(const float *v, const float *u, float *m, int64_t tiles, int64_t d) {
+  for (int64_t n = 0; n < d; n += WIDTH) {
+    vector weights[8];
+    UNROLL for (int k = 0; k < 8; k++) weights[k] = OF(u + k * d + n);
+    for (int64_t t = 0; t < tiles; t++) {
+      vector sum = {0};
+      UNROLL for (int k = 0; k < 8; k++) sum += (v[8 * t + k] - (vector){0}) * weights[k];
+      AT(m + t * d + n) = sum;
+    }
+  }
 }
 
 /* Some tiles (., c) times a kernel (c, d), of which WIDTH or twice as many columns. */
@@ -125,7 +139,9 @@ static void NAME(layer)(const key *k, float *const *arrays, const float *bias, i
     }
     for (int i = 0; i < POINTS; i++) {
       const float *tile = v + i * p.before, *kernel = u + i * c * d;
-      if (d % (2 * WIDTH))
+      if (c == 8)
+        NAME(multiply_eight)(tile, kernel, m + i * p.after, tiles, d);
+      else if (d % (2 * WIDTH))
         NAME(multiply)(tile, kernel, m + i * p.after, tiles, c, d, 1);
       else
         NAME(multiply)(tile, kernel, m + i * p.after, tiles, c, d, 2);

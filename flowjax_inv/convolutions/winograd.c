@@ -24,7 +24,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 
-enum { POINTS = 16, TILES = 64 };
+enum { POINTS = 16, TILES = 16 };
 
 typedef float eight __attribute__((vector_size(32), aligned(4), may_alias));
 
