@@ -127,7 +127,8 @@ def test_ours_rounds_no_worse_than_sums(shape: tuple[int, ...]) -> None:
     """To a few parts in ten million of the largest, as XLA's sums in float32."""
     arrays, options = arrays_of(shape), Options(shape[6], shape[7], shape in TILED, relu=False)
     with jax.enable_x64():
-        exact = np.asarray(parts(*(np.asarray(x, np.float64) for x in arrays), options))
+        images, kernel, bias = (np.asarray(x, np.float64) for x in arrays)
+        exact = np.asarray(parts(images, kernel, bias, options))
     errors = [
         np.abs(np.asarray(layer(*arrays, options)) - exact).max() / np.abs(exact).max()
         for layer in LAYERS
@@ -139,10 +140,10 @@ def test_ours_rounds_no_worse_than_sums(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("shape", [NARROW[0], TILED[0]], ids=str)
 def test_an_image_is_the_same_among_others(shape: tuple[int, ...]) -> None:
     """Bit for bit, whichever thread and block its pixels fall to."""
-    arrays, options = arrays_of(shape), Options(1, 1, shape in TILED, relu=True)
-    together = layer_onednn(*arrays, options)
+    (images, kernel, bias), options = arrays_of(shape), Options(1, 1, shape in TILED, relu=True)
+    together = layer_onednn(images, kernel, bias, options)
     for n in range(len(together)):
-        alone = layer_onednn(arrays[0][n : n + 1], *arrays[1:], options)
+        alone = layer_onednn(images[n : n + 1], kernel, bias, options)
         np.testing.assert_array_equal(alone[0], together[n])
 
 
