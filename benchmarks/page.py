@@ -112,8 +112,9 @@ def _limits(read: dict[str, Any]) -> list[str]:
         head = ("work", "allocator", "ours", "theirs", "square matrices", "highest ratio")
         parts.append(
             "GFLOP/s of convolutions and products, beside the faster library's product of two "
-            "square matrices in the same rounds. A ratio above the highest would take fewer "
-            f"operations.\n\n{_rows(head, rows)}"
+            "square matrices in the same rounds. Counted as sums of products; ours takes fewer "
+            "where a convolution is pooled. Without that, no ratio could be above the highest."
+            f"\n\n{_rows(head, rows)}"
         )
     if layers:
         rows = []

@@ -5,6 +5,7 @@
 #define mask NAME(mask)
 #define AT(place) (*(vector *)(place))
 #define OF(place) (*(const vector *)(place))
+#define ALL(number) ((number) - (vector){0}) /* in every place */
 
 typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 typedef int32_t mask __attribute__((vector_size(4 * WIDTH)));
@@ -59,7 +60,7 @@ INLINE void NAME(multiply_eight)(const float *v, const float *u, float *m, int64
     UNROLL for (int k = 0; k < 8; k++) weights[k] = OF(u + k * d + n);
     for (int64_t t = 0; t < tiles; t++) {
       vector sum = {0};
-      UNROLL for (int k = 0; k < 8; k++) sum += (v[8 * t + k] - (vector){0}) * weights[k];
+      UNROLL for (int k = 0; k < 8; k++) sum += ALL(v[8 * t + k]) * weights[k];
       AT(m + t * d + n) = sum;
     }
   }
@@ -78,7 +79,7 @@ INLINE void NAME(block)(const float *v, const float *u, float *m, int64_t c, int
     vector weights[2];
     UNROLL for (int n = 0; n < vectors; n++) weights[n] = OF(u + n * WIDTH);
     UNROLL for (int t = 0; t < tiles; t++) {
-      const vector x = pairs[t / 2][t % 2 * c] - (vector){0};
+      const vector x = ALL(pairs[t / 2][t % 2 * c]);
       UNROLL for (int n = 0; n < vectors; n++) sums[t][n] += x * weights[n];
     }
     UNROLL for (int t = 0; t < tiles; t += 2) pairs[t / 2]++;
@@ -156,6 +157,7 @@ static void NAME(layer)(const key *k, float *const *arrays, const float *bias, i
 #undef mask
 #undef AT
 #undef OF
+#undef ALL
 #undef WIDTH
 #undef BLOCK
 #undef NAME
