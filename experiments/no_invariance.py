@@ -20,7 +20,6 @@ def get_config(variant: str = "") -> defaults.Config:
     config.data.sectors, config.data.train_size, config.data.test_size = 360, 14_400, 720
     config.evaluation.poses, config.train.epochs = 10, 10
     config.objective.burn_in_epochs = 4  # until degrees are told apart
-    config.objective.burn_in_rests = False  # as the stored runs were made
     # From within a few degrees, and slowly: a density that starts as wide as on other sets runs
     # from losses this steep, and may end with all pictures turned by one angle, which the
     # classifier then learns: it tells views, warped twice, from pictures.

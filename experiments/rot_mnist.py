@@ -6,9 +6,9 @@
 The rotation should be learned up to the whole circle. Others: --config.distribution.name=flow.
 
 Variants: none, the 13-layer network of the paper and its 75 epochs (a GPU); `:cpu`, an eighth as
-wide, without dropout, ten epochs, 20 minutes on two cores; `:smoke`, to see that it runs. `:cpu`
-with --config.classifier.width=24 --config.train.epochs=20 reaches the paper's figure, in 100
-minutes where three runs share the cores.
+wide, without dropout, ten epochs, eight minutes on two quiet CPU cores; `:smoke`, to see that it
+runs. `:cpu` with --config.classifier.width=24 --config.train.epochs=20 reaches the paper's figure,
+in 100 minutes where three runs share the cores.
 """
 
 from experiments import defaults, recipes
