@@ -18,7 +18,6 @@
 
 enum { FEATURES = 8, WIDTH = 16, BLOCK = 8 };
 
-typedef float half __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float vector __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t mask __attribute__((vector_size(64)));
 typedef int64_t pairs __attribute__((vector_size(64)));
@@ -51,9 +50,10 @@ INLINE void compute(const float *lines, int64_t line, const float *weights, vect
   UNROLL for (int x = 0; x < pixels; x++) {
     vector sum = sums[x] + bias;
     if (relu) sum = (vector)((mask)sum & ~(sum < 0));
-    *(half *)(upper + x * FEATURES) = __builtin_shufflevector(sum, sum, 0, 2, 4, 6, 8, 10, 12, 14);
-    if (lower)
-      *(half *)(lower + x * FEATURES) = __builtin_shufflevector(sum, sum, 1, 3, 5, 7, 9, 11, 13, 15);
+    const vector apart =
+        __builtin_shuffle(sum, (mask){0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15});
+    memcpy(upper + x * FEATURES, &apart, sizeof apart / 2);
+    if (lower) memcpy(lower + x * FEATURES, (const float *)&apart + FEATURES, sizeof apart / 2);
   }
 }
 
