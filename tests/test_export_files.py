@@ -1,5 +1,6 @@
 """Files of an export: whole, or refused by name; an interrupted write leaves none."""
 
+import hashlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,24 @@ def test_damage_is_named(name: str, folder: Path) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=text) as caught:
         export.load(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_what_this_jax_cannot_read_is_said(folder: Path) -> None:
+    program, card = folder / export.PROGRAM, folder / export.CARD
+    before = hashlib.sha256(program.read_bytes()).hexdigest()
+    program.write_bytes(b"of another time" * 20)
+    after = hashlib.sha256(program.read_bytes()).hexdigest()
+    card.write_text(card.read_text().replace(before, after))
+    with pytest.raises(ValueError, match="as it was written, but jax .* cannot read it") as caught:
+        export.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_that_no_export_holds_are_refused(tmp_path: Path) -> None:
+    weights = {"a": jnp.ones(()), "b": {"c": jnp.ones(2, jnp.bfloat16)}}
+    with pytest.raises(TypeError, match=r"b\.c is bfloat16; exports hold .* to float32"):
+        export.write(tmp_path / "x", times, weights, image_shape=SHAPE, outputs=OUTPUTS, about={})
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ def write(
     Raises:
         FileExistsError: if the folder is there.
         ImportError: without flatbuffers or safetensors.
+        TypeError: if weights are of a type that NumPy does not have, as bfloat16.
     """
     folder = Path(folder)
     if os.path.lexists(folder):
@@ -102,6 +103,12 @@ def write(
         jax.tree_util.keystr(path, simple=True, separator="."): np.array(leaf, order="C")
         for path, leaf in jax.tree_util.tree_leaves_with_path(variables)
     }
+    for name, weight in weights.items():
+        if weight.dtype.kind not in "biuf":
+            raise TypeError(
+                f"{name or 'the weight'} is {weight.dtype}; exports hold NumPy's own booleans, "
+                "integers and floats: convert it, for example to float32."
+            )
     exported = _exported(function, weights, jax.tree.structure(variables), image_shape)
     files = {PROGRAM: bytes(exported.serialize()), WEIGHTS: tensors.save(weights)}
     card = {
@@ -185,7 +192,7 @@ def load(folder: str | Path) -> Program:
     Raises:
         FileNotFoundError: if a file is missing; names it.
         ImportError: without flatbuffers or safetensors.
-        ValueError: if a file is damaged; names it.
+        ValueError: if a file is damaged; names it. If this JAX cannot read the program.
     """
     folder = Path(folder)
     tensors = _safetensors()
@@ -205,8 +212,16 @@ def load(folder: str | Path) -> Program:
                 f"{folder / name} is damaged: its sha256 begins with {found[:12]}, {CARD} says "
                 f"{digests[name][:12]}; copy the folder again."
             )
-    exported = jax_export.deserialize(bytearray(files[PROGRAM]))
-    return Program(card, tensors.load(files[WEIGHTS]), jax.jit(exported.call))
+    try:
+        exported = jax_export.deserialize(bytearray(files[PROGRAM]))
+        weights = tensors.load(files[WEIGHTS])
+    except Exception as error:  # of either format, whatever it has
+        text = f"{error}".partition("\n")[0]
+        raise ValueError(
+            f"{folder} is as it was written, but jax {jax.__version__} cannot read it ({text}); "
+            f"{CARD} has the versions that wrote it: read it with those."
+        ) from None
+    return Program(card, weights, jax.jit(exported.call))
 
 
 @contextlib.contextmanager
