@@ -7,7 +7,7 @@ to either side. The verdict of a run, for every method alike: an invariance coun
 learned half-range moves the rim of the picture by more than a pixel.
 Rivals: --config.distribution.name=augerino, and so on.
 
-Variants: none or `:cpu`, 4 minutes on two CPU cores; `:smoke`, seconds, to see that it runs.
+Variants: none or `:cpu`, two minutes on two CPU cores; `:smoke`, seconds, to see that it runs.
 """
 
 from experiments import defaults, mario_iggy, recipes
