@@ -10,7 +10,7 @@
 
    `*` multiplies element by element; its sums over channels are 16 products of matrices, for the tiles
    of some rows at a time, so that all stays in the cache. Rounding differs from that of the plain sums,
-   and is no larger. A pixel that is infinite makes NaN.
+   and is about as large. A pixel that is infinite makes NaN.
    Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016). */
 
 #include <stdint.h>
