@@ -22,7 +22,8 @@ def get_config(variant: str = "") -> defaults.Config:
     config.classifier.name, config.classifier.hidden = "mlp", (64, 64)
     # Where two arcs touch, a picture and its neighbour want densities with nothing in common: there
     # more images tell more than more epochs. The worst share of a run, off a third: 24,000 images
-    # for thirteen epochs 0.015 to 0.045 (four runs), 48,000 for seven, as many steps, 0.016, 0.021.
+    # for thirteen epochs 0.015 to 0.045, 48,000 for seven, as many steps, 0.016 to 0.023; five runs
+    # each.
     config.data.train_size, config.embedding.features = 48_000, 128
     # A circular spline alone stays in one mode: the mixture's components find the others. They
     # start everywhere on the circle, and their weights learn without bias: by straight-through
