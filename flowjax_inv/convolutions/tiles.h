@@ -28,15 +28,19 @@ INLINE void NAME(transform_kernel)(const float *g, float *u, int64_t pairs) {
   }
 }
 
+/* B' d, or d B, of four numbers; written `step` apart. */
+INLINE void NAME(transform)(eight a, eight b, eight c, eight d, float *to, int64_t step) {
+  *(eight *)to = a - c, *(eight *)(to + step) = b + c;
+  *(eight *)(to + 2 * step) = c - b, *(eight *)(to + 3 * step) = b - d;
+}
+
 /* B' d B of a row of tiles. A tile shares its columns with the next: first B' d of them all. */
 INLINE void NAME(transform_row)(const float *const *rows, int64_t size, float *lines, float *v,
                                 const plan *p, int64_t channels, int64_t padding) {
   for (int64_t n = 0; n < size; n += 8) {
     const eight a = *(const eight *)(rows[0] + n), b = *(const eight *)(rows[1] + n);
     const eight c = *(const eight *)(rows[2] + n), d = *(const eight *)(rows[3] + n);
-    float *to = lines + padding * channels + n;
-    *(eight *)to = a - c, *(eight *)(to + p->line) = b + c;
-    *(eight *)(to + 2 * p->line) = c - b, *(eight *)(to + 3 * p->line) = b - d;
+    NAME(transform)(a, b, c, d, lines + padding * channels + n, p->line);
   }
   for (int i = 0; i < 4; i++)
     for (int64_t n = 0; n < channels; n += 8) {
@@ -46,8 +50,7 @@ INLINE void NAME(transform_row)(const float *const *rows, int64_t size, float *l
       for (int64_t t = 0; t < p->columns; t++, to += channels) {
         from += 2 * channels;
         const eight c = *(const eight *)from, d = *(const eight *)(from + channels);
-        *(eight *)to = a - c, *(eight *)(to + p->before) = b + c;
-        *(eight *)(to + 2 * p->before) = c - b, *(eight *)(to + 3 * p->before) = b - d;
+        NAME(transform)(a, b, c, d, to, p->before);
         a = c, b = d;
       }
     }
@@ -109,12 +112,11 @@ INLINE vector NAME(larger)(vector a, vector b) {
 
 /* The largest of A' m A, bias, ReLU. */
 INLINE vector NAME(finished)(const float *m, int64_t step, vector bias, int relu) {
-  vector upper[4], lower[4];
+  vector x[4], y[4]; /* the upper outputs' and the lower's */
   UNROLL for (int j = 0; j < 4; j++, m += step) {
     const vector a = OF(m), b = OF(m + 4 * step), c = OF(m + 8 * step), e = OF(m + 12 * step);
-    upper[j] = a + b + c, lower[j] = b - c - e;
+    x[j] = a + b + c, y[j] = b - c - e;
   }
-  const vector *x = upper, *y = lower;
   const vector most = NAME(larger)(NAME(larger)(x[0] + x[1] + x[2], x[1] - x[2] - x[3]),
                                    NAME(larger)(y[0] + y[1] + y[2], y[1] - y[2] - y[3]));
   const vector sum = most + bias;
