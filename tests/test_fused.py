@@ -26,9 +26,9 @@ SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding
 ]
 NARROW = [  # not pooled, two halves of a picture at a time
     (2, 9, 11, 3, 8, 3, 1, 1),  # the lower half has a row less; columns that fill no block
-    (3, 6, 5, 3, 8, 5, 1, 2),  # fewer columns than are computed at once
+    (3, 6, 5, 1, 8, 5, 1, 2),  # fewer columns than are computed at once
     (2, 3, 20, 3, 8, 3, 1, 0),  # a single row, and no lower half
-    (2, 4, 9, 3, 8, 3, 1, 3),  # more padding than the kernel is wide
+    (2, 4, 9, 1, 8, 3, 1, 3),  # more padding than the kernel is wide
 ]
 TILED = [  # pooled, Winograd's
     (5, 16, 16, 16, 32, 3, 1, 1),

@@ -2,8 +2,8 @@
 
 XLA reads what a convolution gave and writes it again for its bias, its maximum and its ReLU, out of
 the cache. In C that is done as soon as a few images are convolved; and two kinds of layers have
-convolutions of our own there: pooled 3x3 ones Winograd's (`winograd.c`: 0.5 to 0.85 of the time
-that oneDNN takes to convolve alone), and coloured pictures to eight features, two pixels at a time
+convolutions of our own there: pooled 3x3 ones Winograd's (`winograd.c`: 0.5 to 0.9 of the time
+that oneDNN takes to convolve alone), and first layers of eight features, two pixels at a time
 (`narrow.c`). Averaged predictions take two thirds of the time (`python -m benchmarks.predict`).
 Derivatives, other platforms and exported programs are those of the parts.
 """

@@ -16,7 +16,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 
-enum { CHANNELS = 3, FEATURES = 8, WIDTH = 16, BLOCK = 8 };
+enum { FEATURES = 8, WIDTH = 16, BLOCK = 8 };
 
 typedef float vector __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t mask __attribute__((vector_size(64)));
@@ -38,13 +38,13 @@ INLINE void lay(const float *upper, const float *lower, float *to, int64_t count
 
 /* Some pixels of a row of pairs, from `lines` to both halves of the outputs. */
 INLINE void compute(const float *lines, int64_t line, const float *weights, vector bias, int relu,
-                    float *upper, float *lower, int64_t side, const int pixels) {
+                    float *upper, float *lower, int64_t side, const int channels, const int pixels) {
   vector sums[BLOCK];
   UNROLL for (int x = 0; x < pixels; x++) sums[x] = (vector){0};
   for (int64_t i = 0; i < side; i++, lines += line)
-    for (int64_t j = 0; j < side * CHANNELS; j++, weights += WIDTH)
+    for (int64_t j = 0; j < side * channels; j++, weights += WIDTH)
       UNROLL for (int x = 0; x < pixels; x++) {
-        const pairs both = (pairs){0} + *(const pair *)(lines + 2 * (x * CHANNELS + j));
+        const pairs both = (pairs){0} + *(const pair *)(lines + 2 * (x * channels + j));
         sums[x] += (vector)both * *(const vector *)weights;
       }
   UNROLL for (int x = 0; x < pixels; x++) {
@@ -57,11 +57,12 @@ INLINE void compute(const float *lines, int64_t line, const float *weights, vect
   }
 }
 
-void flowjax_inv_narrow(const key *k, float *const *arrays, const float *bias, int relu, float *room) {
+INLINE void layer(const key *k, float *const *arrays, const float *bias, int relu, float *room,
+                  const int channels) {
   const int64_t *sizes = k->sizes[IMAGES], *outputs = k->sizes[OUTPUTS], side = k->sizes[KERNEL][0];
-  const int64_t height = sizes[1], size = sizes[2] * CHANNELS, padding = k->padding;
-  const int64_t rows = (outputs[1] + 1) / 2, columns = outputs[2], count = side * side * CHANNELS;
-  const int64_t line = 2 * (sizes[2] + 2 * padding) * CHANNELS;
+  const int64_t height = sizes[1], size = sizes[2] * channels, padding = k->padding;
+  const int64_t rows = (outputs[1] + 1) / 2, columns = outputs[2], count = side * side * channels;
+  const int64_t line = 2 * (sizes[2] + 2 * padding) * channels;
   float *weights = room, *zeros = weights + count * WIDTH, *lines = zeros + size;
   vector biases;
   for (int n = 0; n < WIDTH; n++) biases[n] = bias[n / 2];
@@ -73,15 +74,15 @@ void flowjax_inv_narrow(const key *k, float *const *arrays, const float *bias, i
       const float *both[2];
       for (int64_t i = 0, row = y - padding; i < 2; i++, row += rows)
         both[i] = row < 0 || row >= height ? zeros : image + row * size;
-      lay(both[0], both[1], lines + y * line + 2 * padding * CHANNELS, size);
+      lay(both[0], both[1], lines + y * line + 2 * padding * channels, size);
     }
     for (int64_t y = 0; y < rows; y++) {
       float *upper = arrays[OUTPUTS] + (n * outputs[1] + y) * columns * FEATURES;
       float *lower = y + rows < outputs[1] ? upper + rows * columns * FEATURES : NULL;
       int64_t x = 0;
 #define COMPUTE(pixels)                                                                               \
-  compute(lines + y * line + 2 * x * CHANNELS, line, weights, biases, relu, upper + x * FEATURES,     \
-          lower ? lower + x * FEATURES : NULL, side, pixels)
+  compute(lines + y * line + 2 * x * channels, line, weights, biases, relu, upper + x * FEATURES,     \
+          lower ? lower + x * FEATURES : NULL, side, channels, pixels)
       for (; x < columns && columns < BLOCK; x++) COMPUTE(1);
       for (; x < columns; x += BLOCK) { /* should the last not fill a block, some before them again */
         if (x > columns - BLOCK) x = columns - BLOCK;
@@ -93,10 +94,18 @@ void flowjax_inv_narrow(const key *k, float *const *arrays, const float *bias, i
 
 int64_t flowjax_inv_narrow_room(const key *k) {
   const int64_t *sizes = k->sizes[IMAGES], *kernel = k->sizes[KERNEL];
-  const int fits = kernel[2] == CHANNELS && kernel[3] == FEATURES && kernel[0] == kernel[1];
-  if (!fits || k->stride != 1 || !__builtin_cpu_supports("avx512f")) return 0;
+  const int grey = kernel[2] == 1, coloured = kernel[2] == 3;
+  const int fits = (grey || coloured) && kernel[3] == FEATURES && kernel[0] == kernel[1] && k->stride == 1;
+  if (!fits || !__builtin_cpu_supports("avx512f")) return 0;
   const int64_t rows = (k->sizes[OUTPUTS][1] + 1) / 2 + kernel[0] - 1;
-  return (kernel[0] * kernel[0] * WIDTH + sizes[2] + rows * 2 * (sizes[2] + 2 * k->padding)) * CHANNELS;
+  return (kernel[0] * kernel[0] * WIDTH + sizes[2] + rows * 2 * (sizes[2] + 2 * k->padding)) * kernel[2];
+}
+
+void flowjax_inv_narrow(const key *k, float *const *arrays, const float *bias, int relu, float *room) {
+  if (k->sizes[KERNEL][2] == 1)
+    layer(k, arrays, bias, relu, room, 1);
+  else
+    layer(k, arrays, bias, relu, room, 3);
 }
 
 #else

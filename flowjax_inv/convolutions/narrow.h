@@ -1,4 +1,4 @@
-/* A convolution of coloured pictures to eight features, bias and ReLU; needs onednn.h. */
+/* A convolution of grey or coloured pictures to eight features, bias and ReLU; needs onednn.h. */
 
 /* How many numbers it works in, beginning at a multiple of 64 bytes; 0 for what it does not compute,
    or not on this processor. */
