@@ -41,12 +41,12 @@ def library() -> ctypes.CDLL:
     return ctypes.CDLL(str(importlib.import_module("flowjax_inv._native").__file__))
 
 
-def call(name: str, result: jax.ShapeDtypeStruct, *args: jax.Array, **options: int) -> jax.Array:
+def call(name: str, result: Any, *args: jax.Array, **options: int) -> Any:
     """Return what a function of the library writes, inside a program that a CPU runs.
 
     Args:
         name: of the function, without flowjax_inv_call_.
-        result: shape and dtype.
+        result: what has its shape and dtype; or several.
         *args: what it reads.
         **options: integers that it is given.
     """
@@ -63,13 +63,14 @@ def _register(target: str) -> None:
 
 
 def register_lowering(
-    primitive: Primitive, by_xla: Callable[..., jax.Array], by_call: Callable[..., jax.Array]
+    primitive: Primitive, by_xla: Callable[..., Any], by_call: Callable[..., Any]
 ) -> None:
     """Let a primitive be a `call` on a CPU, and XLA's operations elsewhere.
 
     Those, too, in exported programs: other machines have no such function.
     """
-    plain, fast = (mlir.lower_fun(f, multiple_results=False) for f in (by_xla, by_call))
+    several = primitive.multiple_results
+    plain, fast = (mlir.lower_fun(f, multiple_results=several) for f in (by_xla, by_call))
 
     def lower(context: Any, *args: Any, **options: Any) -> Any:
         export = context.module_context.lowering_parameters.for_export

@@ -1,0 +1,5 @@
+"""The couplings of a flow."""
+
+from flowjax_inv.couplings.loop import Couplings
+
+__all__ = ["Couplings"]
