@@ -39,7 +39,7 @@ def _case(dim: int, images: int, samples: int, width: int) -> tuple[Any, ...]:
 
 def _number(function: Callable[..., jax.Array], weights: Any) -> Callable[..., Any]:
     """Return a function of the arguments whose second derivatives are not zero."""
-    return lambda *args: jnp.sum(jnp.sin(function(*args[:3], [args[3:]])) * weights)
+    return lambda *args: jnp.sum(jnp.sin(function(*args[:3], later=[args[3:]])) * weights)
 
 
 @compiled
@@ -78,7 +78,9 @@ def test_a_gradient_is_that_of_a_difference() -> None:
         h = np.maximum(first.T @ kept + np.repeat(context, 4, axis=1), 0)
         return np.sum(weights * (kernel.T @ h + bias[:, None]))
 
-    slopes = jax.grad(lambda *args: jnp.sum(perceptron(*args[:3], [args[3:]]) * weights), range(5))
+    slopes = jax.grad(
+        lambda *args: jnp.sum(perceptron(*args[:3], later=[args[3:]]) * weights), range(5)
+    )
     wide = [np.asarray(x, np.float64) for x in args]
     for n, slope in enumerate(slopes(*args)):
         step = np.random.default_rng(n).normal(size=slope.shape) * 1e-6
@@ -105,7 +107,7 @@ def test_nan_and_a_unit_at_zero_are_as_in_xla() -> None:
     args[0][1], args[1][:, 1] = 0.0, 0.0  # of every image, a unit at its bend
     for function in (perceptron, perceptron_xla):
         value, slopes = jax.value_and_grad(
-            lambda *args: jnp.sum(function(*args[:3], [args[3:]]) * weights),  # noqa: B023
+            lambda *args: jnp.sum(function(*args[:3], later=[args[3:]]) * weights),  # noqa: B023
             argnums=range(5),
         )(*args)
         assert np.isnan(value)
@@ -140,14 +142,14 @@ def test_where_it_is_xla(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other types and numbers of coordinates, several devices, exports, no library."""
 
     def in_c(*args: Any) -> bool:
-        lowered = jax.jit(lambda *args: perceptron(*args[:3], [args[3:]])).lower(*args)
+        lowered = jax.jit(lambda *args: perceptron(*args[:3], later=[args[3:]])).lower(*args)
         return "custom_call" in lowered.as_text()
 
     *args, _ = _case(2, 3, 2, 8)
     assert in_c(*args) == foreign.available()
     assert not in_c(*(x.astype(jnp.float16) for x in args))
     assert not in_c(*_case(9, 3, 2, 8)[:5])
-    function = jax.jit(lambda *args: perceptron(*args[:3], [args[3:]]))
+    function = jax.jit(lambda *args: perceptron(*args[:3], later=[args[3:]]))
     exported = jax.export.export(function, platforms=("cpu", "cuda", "tpu"))(*args)
     assert "custom_call" not in exported.mlir_module()
     np.testing.assert_allclose(exported.call(*args), function(*args), atol=1e-5)
@@ -166,7 +168,7 @@ from flowjax_inv.couplings.perceptron import perceptron
 random = np.random.default_rng(0)
 shapes = ((64, 100), (3, 64), (3, 2000), (64, 6), (6,))
 args = [random.normal(size=shape).astype(np.float32) for shape in shapes]
-value = lambda *args: (perceptron(*args[:3], [args[3:]]) ** 2).sum()
+value = lambda *args: (perceptron(*args[:3], later=[args[3:]]) ** 2).sum()
 for slope in jax.jit(jax.grad(value, argnums=range(5)))(*args):
     print(np.asarray(slope).tobytes().hex())
 """
