@@ -92,7 +92,7 @@ def test_native_lines_of_crops_are_the_taps(shape: tuple[int, ...], padding: str
         )
         with jax.enable_x64(True):
             wide = (np.asarray(x, np.float64) for x in (images, as_matrices(boxes)))
-            exact = warps.warp(*wide, method="gather", padding=padding)
+            exact = np.asarray(warps.warp(*wide, method="gather", padding=padding))
         np.testing.assert_allclose(ours[0], exact, atol=1e-4)
         errors = [np.sqrt(np.mean((np.asarray(each[0]) - exact) ** 2)) for each in (ours, wanted)]
         assert errors[0] < 1.1 * errors[1]
