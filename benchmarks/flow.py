@@ -9,10 +9,12 @@ normflows and Zuko (PyTorch), Distrax's parts and flowjax (JAX), each with the s
 log-density, and that with the gradient of mean log-density + mean sample in every parameter.
 """
 
+import statistics
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import flax.linen as nn
 import jax
@@ -22,6 +24,7 @@ import torch
 
 from benchmarks import timing
 from benchmarks.torch_models import SquashedFlow, gaussian_base, parameters
+from flowjax_inv import foreign
 from flowjax_inv.distributions.flow import Flow
 
 try:
@@ -34,6 +37,7 @@ DIM, EMBEDDING, WIDTH = libraries.DIM, libraries.EMBEDDING, libraries.WIDTH
 CAP, INNER = libraries.CAP, libraries.INNER
 TORCH = ("normflows", "zuko", "torch by hand")
 JAX = ("distrax", "flowjax")
+WITHOUT = "without the library"  # ours, where our C is missing
 
 
 class Given(nn.Module):
@@ -102,7 +106,7 @@ class JaxFlows:
             theta, log_det = self.others[name].forward_and_log_det(params, embedding, z)
             return theta, log_base - log_det
 
-        return jax.jit(ours if name == timing.OURS else theirs)
+        return jax.jit(ours if name in (timing.OURS, WITHOUT) else theirs)
 
     def gradient(self, name: str) -> Callable[..., Any]:
         """Return (params, embedding, noise) -> value, gradient in params."""
@@ -114,7 +118,9 @@ class JaxFlows:
         function: Any = self.forward(name) if mode == "forward" else self.gradient(name)
         arguments = jax.device_put((self.params, self.embedding, jax.random.key(1)))
         begin = time.perf_counter()
-        compiled = function.lower(*arguments).compile()
+        there = foreign.available() and name != WITHOUT
+        with mock.patch.object(foreign, "available", lambda: there):
+            compiled = function.lower(*arguments).compile()
         seconds = time.perf_counter() - begin
         return lambda: jax.block_until_ready(compiled(*arguments)), seconds
 
@@ -245,7 +251,7 @@ def _rows(repeats: int) -> list[timing.Row]:
     work = f"flow {IMAGES} x {SAMPLES}, {LAYERS} couplings:"
     out = []
     for mode, label in (("forward", "sample + log-density"), ("gradient", "and gradient")):
-        both = {name: ours.timed(name, mode) for name in (timing.OURS, *JAX)}
+        both = {name: ours.timed(name, mode) for name in (timing.OURS, WITHOUT, *JAX)}
         both |= {name: theirs.timed(name, mode) for name in TORCH}
         seconds = timing.measure({name: call for name, (call, _) in both.items()}, repeats=repeats)
         for name in (*TORCH, *JAX):
@@ -256,6 +262,7 @@ def _rows(repeats: int) -> list[timing.Row]:
                     "work": f"{work} {label}",
                     "difference": differences[name],
                     "compile_seconds": both[timing.OURS][1],
+                    "without_ms": statistics.median(seconds[WITHOUT]) * 1e3,
                     "their_compile_seconds": both[name][1],
                 }
             )

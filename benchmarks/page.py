@@ -36,7 +36,7 @@ def page(results: Path = RESULTS) -> str:
     for folder in sorted(path for path in results.glob("*") if path.is_dir()):
         parts.append(
             "## Beside PyTorch, on another processor\n\nOf the commits named, which are older: "
-            "XLA's calls of C were answered in Python."
+            "XLA's calls of C were answered in Python, and conditioners were XLA's."
         )
         parts += _ratios(_read(folder))
     for name, title, section in (
@@ -87,7 +87,8 @@ def _limits(read: dict[str, Any]) -> list[str]:
     rated = [row for row in read.get("predict", {}).get("rows", ()) if "gflop_per_second" in row]
     layers = read.get("convolution", {}).get("rows", ())
     warps = [row for row in read.get("warp", {}).get("rows", ()) if "flat_ms" in row]
-    parts = ["### What bounds the ratios"] if rated or layers or warps else []
+    flows = {row["work"]: row for row in read.get("flow", {}).get("rows", ()) if "without_ms" in row}
+    parts = ["### What bounds the ratios"] if rated or layers or warps or flows else []
     if warps:
         rows = [
             (row["work"], row["allocator"], f"{row['ours_ms']['median']:.2f}",
@@ -100,6 +101,15 @@ def _limits(read: dict[str, Any]) -> list[str]:
             "Milliseconds: ours (C), ours where that library is missing (`method=flat`), what XLA "
             "alone takes to read the four taps of every pixel and sum them, with indices and "
             f"weights that lie ready, and PyTorch's.\n\n{_rows(head, rows)}"
+        )
+    if flows:
+        rows = [
+            (work, row["allocator"], f"{row['ours_ms']['median']:.2f}", f"{row['without_ms']:.2f}")
+            for work, row in flows.items()
+        ]
+        parts.append(
+            "Milliseconds: ours (conditioners in C), ours where that library is missing.\n\n"
+            + _rows(("work", "allocator", "ours", "without the library"), rows)
         )
     if rated:
         rows = []

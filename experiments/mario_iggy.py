@@ -46,7 +46,6 @@ def get_config(variant: str = "") -> defaults.Config:
         turns_alone(config)
         config.objective.copies, config.train.epochs = 8, 8
         config.controller.start, config.controller.end = 1.0, 0.6
-        config.objective.burn_in_rests = False  # as the stored runs were made
     if variant == "smoke":
         flow.layers = 1  # compiles faster
         config.data.train_size, config.data.test_size = 256, 40

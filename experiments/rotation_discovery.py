@@ -34,7 +34,6 @@ def get_config(variant: str = "") -> defaults.Config:
     flow.loc_start, flow.loc_std, flow.start_scale, flow.tanh_width = "random", 0.2, 0.1, 1.0
     config.objective.freeze_classifier, config.objective.label_smoothing = True, 0.1
     config.objective.burn_in_epochs = 5
-    config.objective.burn_in_rests = variant == "all"  # the stored runs of two entries did not
     config.train.epochs, config.train.batch_size = 20, 128
     config.controller.name, config.controller.value = "constant", 0.03
     if variant == "all":

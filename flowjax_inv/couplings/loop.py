@@ -34,9 +34,10 @@ class Couplings(distrax.Bijector):
     and log |dz'/dz| = sum s + the slope of the squash (`bijections.Squash`).
 
     The loop is one `jax.lax.scan`, whose temporaries are used again by every layer, and coordinates
-    come first: all samples of all images are the rows of one matrix product, and vectors are as
-    long as there are samples. Masked layers written out, with coordinates last, take two to four
-    times as long on two CPU cores (`python -m benchmarks.flow`: "distrax").
+    come first: all samples of all images go through a conditioner at once (`perceptron`), and
+    vectors are as long as there are samples. Masked layers written out, with coordinates last,
+    take two to four times as long on two CPU cores, by XLA's operations alone
+    (`python -m benchmarks.flow`: "distrax").
 
     Args:
         conditioners: one per layer, of d inputs and 2 d outputs, shift and log-scale interleaved;
