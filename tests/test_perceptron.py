@@ -150,6 +150,7 @@ def test_where_it_is_xla(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_c(*args) == foreign.available()
     assert not in_c(*(x.astype(jnp.float16) for x in args))
     assert not in_c(*_case(9, 3, 2, 8)[:5])
+    assert not in_c(*_case(2, 3, 2, 8)[:3], *_case(6, 3, 2, 8)[3:5])  # one kept, three moved
     function = jax.jit(lambda *args: perceptron(*args[:3], later=[args[3:]]))
     exported = jax.export.export(function, platforms=("cpu", "cuda", "tpu"))(*args)
     assert "custom_call" not in exported.mlir_module()

@@ -18,8 +18,9 @@ from flowjax_inv import foreign
 
 __all__ = ["perceptron", "perceptron_xla"]
 
-_COORDINATES = range(2, 9)  # of a density, for which perceptron.c was compiled
 Layers = Sequence[tuple[jax.Array, jax.Array]]
+# Coordinates kept and parameters of the others, as perceptron.c was compiled for: 2 to 8 in all.
+_SIZES = {((dim + 1) // 2, 2 * (dim // 2)) for dim in range(2, 9)}
 
 
 def perceptron(context: jax.Array, first: jax.Array, kept: jax.Array, later: Layers) -> jax.Array:
@@ -41,12 +42,11 @@ def perceptron(context: jax.Array, first: jax.Array, kept: jax.Array, later: Lay
 
 
 def _in_c(context: jax.Array, first: jax.Array, kept: jax.Array, *last: jax.Array) -> bool:
-    coordinates = len(kept) + last[1].size // 2
     return (
         jax.default_backend() == "cpu"
         and jax.device_count() == 1
         and foreign.available()
-        and coordinates in _COORDINATES
+        and (len(kept), last[1].size) in _SIZES
         and all(x.dtype == jnp.float32 for x in (context, first, kept, *last))
         # Else there is nothing to compute, or any number of images, in an exported program.
         and all(isinstance(n, int) and n for n in (*context.shape, *kept.shape))
