@@ -47,17 +47,25 @@ def _written_out(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dim", "hidden_layers", "inner_squash", "lead"),
+    ("dim", "hidden_layers", "inner_squash", "lead", "devices"),
     [
-        (1, 1, 6.0, (7,)),
-        (2, 1, 6.0, ()),
-        (3, 2, 0.0, (7,)),
-        (6, 1, 6.0, (2, 3)),
+        (1, 1, 6.0, (7,), 1),
+        (2, 1, 6.0, (), 1),
+        (3, 2, 0.0, (7,), 1),
+        (6, 1, 6.0, (2, 3), 1),
+        (6, 1, 6.0, (2, 3), 2),
     ],
 )
 def test_value_gradient_and_inverse(
-    dim: int, hidden_layers: int, inner_squash: float, lead: tuple[int, ...]
+    dim: int,
+    hidden_layers: int,
+    inner_squash: float,
+    lead: tuple[int, ...],
+    devices: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """On one device conditioners of one hidden layer are C, see `couplings.perceptron`."""
+    monkeypatch.setattr(jax, "device_count", lambda: devices)
     params, orders = _case(dim, hidden_layers)
     x = jax.random.normal(jax.random.key(9), (*lead, IMAGES, dim))
     weights = jnp.cos(jnp.arange(x.size)).reshape(x.shape)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from flowjax_inv import foreign
-from flowjax_inv.couplings import perceptron as rooms
 from flowjax_inv.couplings.perceptron import perceptron, perceptron_xla
 
 compiled = pytest.mark.skipif(not foreign.available(), reason="perceptron.c is not compiled")
@@ -158,7 +157,7 @@ def test_where_it_is_xla(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax, "device_count", lambda: 2)
     assert not in_c(*args)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
-    monkeypatch.setattr(rooms.foreign, "available", lambda: False)
+    monkeypatch.setattr(foreign, "available", lambda: False)
     assert not in_c(*args)
 
 
