@@ -13,8 +13,8 @@ The paper's classifier tolerates shears that keep a figure recognisable. Here it
 smoothed: it may then be too sure of itself, and what does not look like the data costs
 (--config.objective.label_smoothing=0 is the paper's). Four outputs do not hold six entries, though:
 `:all`, which frees all of them, teaches the classifier a fifth class instead, of images distorted
-evenly over the box, and takes eight views an image. Variants: none or `:cpu`, 4 minutes on two
-cores, `:all` as long; `:smoke`, to see that it runs.
+evenly over the box, and takes eight views an image. Variants: none or `:cpu`, two minutes on two
+cores, `:all` three; `:smoke`, to see that it runs.
 """
 
 from experiments import defaults, mario_iggy, recipes
