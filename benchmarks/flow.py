@@ -119,7 +119,7 @@ class JaxFlows:
         arguments = jax.device_put((self.params, self.embedding, jax.random.key(1)))
         begin = time.perf_counter()
         there = foreign.available() and name != WITHOUT
-        with mock.patch.object(foreign, "available", lambda: there):
+        with mock.patch.object(foreign, "available", return_value=there):
             compiled = function.lower(*arguments).compile()
         seconds = time.perf_counter() - begin
         return lambda: jax.block_until_ready(compiled(*arguments)), seconds

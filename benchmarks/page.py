@@ -87,7 +87,8 @@ def _limits(read: dict[str, Any]) -> list[str]:
     rated = [row for row in read.get("predict", {}).get("rows", ()) if "gflop_per_second" in row]
     layers = read.get("convolution", {}).get("rows", ())
     warps = [row for row in read.get("warp", {}).get("rows", ()) if "flat_ms" in row]
-    flows = {row["work"]: row for row in read.get("flow", {}).get("rows", ()) if "without_ms" in row}
+    timed = read.get("flow", {}).get("rows", ())
+    flows = {row["work"]: row for row in timed if "without_ms" in row}
     parts = ["### What bounds the ratios"] if rated or layers or warps or flows else []
     if warps:
         rows = [
