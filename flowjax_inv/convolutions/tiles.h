@@ -1,14 +1,7 @@
 /* The parts of winograd.c, for vectors of one size: it defines WIDTH, the numbers in a vector; BLOCK,
    the tiles that are multiplied at once; and NAME, what makes names of this size. */
 
-#define vector NAME(vector)
-#define mask NAME(mask)
-#define AT(place) (*(vector *)(place))
-#define OF(place) (*(const vector *)(place))
-#define ALL(number) ((number) - (vector){0}) /* in every place */
-
-typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
-typedef int32_t mask __attribute__((vector_size(4 * WIDTH)));
+#include "../vectors.h"
 
 /* G g G': points, each (channels, features), which are `pairs` numbers. */
 INLINE void NAME(transform_kernel)(const float *g, float *u, int64_t pairs) {
@@ -155,11 +148,6 @@ static void NAME(layer)(const key *k, float *const *arrays, const float *bias, i
   }
 }
 
-#undef vector
-#undef mask
-#undef AT
-#undef OF
-#undef ALL
 #undef WIDTH
 #undef BLOCK
 #undef NAME

@@ -1,14 +1,7 @@
 /* The parts of perceptron.c, for vectors of one size: it defines WIDTH, the numbers in a vector, and NAME,
    what makes names of this size. */
 
-#define vector NAME(vector)
-#define mask NAME(mask)
-#define AT(place) (*(vector *)(place))
-#define OF(place) (*(const vector *)(place))
-#define ALL(number) ((number) - (vector){0}) /* in every place */
-
-typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
-typedef int32_t mask __attribute__((vector_size(4 * WIDTH)));
+#include "../vectors.h"
 
 /* NaN stays NaN. */
 INLINE vector NAME(relu)(vector x) { return (vector)((mask)x & ~(x < 0)); }
@@ -98,10 +91,5 @@ static void NAME(slopes)(const layer *l, const sums *s, const float *g, int64_t 
   switch (d) { EACH(NAME(units)(l, s, g, row, end, unit, d_kept, D)) }
 }
 
-#undef vector
-#undef mask
-#undef AT
-#undef OF
-#undef ALL
 #undef WIDTH
 #undef NAME
