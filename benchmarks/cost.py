@@ -27,6 +27,7 @@ latency. Nobody measured it: it is what a program that hides nothing could reach
 """
 
 import argparse
+import copy
 import importlib
 import math
 import sys
@@ -124,34 +125,15 @@ def measure(config_file: str, side: int, copies: int, couplings: int) -> dict[st
     config.objective.copies, config.distribution.layers = copies, couplings
     for network in (config.classifier, config.embedding):
         network.conv = "lax"
-    shape = (side, side, 3)
-    parts = assemble(config, random_pictures(config.train.batch_size, shape, CLASSES))
+    shape, batch = (side, side, 3), config.train.batch_size
+    parts = assemble(config, random_pictures(batch, shape, CLASSES))
     state, step = parts.init_state(), parts.make_step(resident=True)
-    embed = build.network(config, "embedding", classes=CLASSES)
     images = np.zeros((LOWERED, *shape), np.uint8)
     with mock.patch.object(foreign, "available", return_value=False):
         lowered = step.lower(state, images, np.zeros(LOWERED, np.int32), np.arange(LOWERED))
     xla, compiled = lowered.cost_analysis(), lowered.compile().cost_analysis()
-
-    def forward(module: Any) -> tuple[float, float]:
-        one = jax.ShapeDtypeStruct((1, *shape), np.float32)
-        variables = jax.eval_shape(lambda x: module.init(jax.random.key(0), x, train=False), one)
-        return count(lambda v, x: module.apply(v, x, train=False), variables, one)
-
-    (embed_flops, embed_numbers), (flops, numbers) = forward(embed), forward(parts.classifier)
-    coupling = 2.0 * config.distribution.width * 3 * parts.transform.dim
-    # A view: positions (8), four taps with their weights for value and slope (3 x 8 per channel),
-    # and the slope's sums (6).
-    warp = side * side * (8 + 6 + 24 * shape[-1])
-    originals = int(parts.objective.include_original)
-    per_image = (
-        3 * embed_flops
-        + (originals + copies) * 3 * flops
-        + copies * (3 * couplings * coupling + warp)
-    )
+    paper = of_step(config, shape, CLASSES)
     parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-    moved = 5 * embed_numbers + (originals + copies) * 5 * numbers + copies * 4 * math.prod(shape)
-    batch = config.train.batch_size
     return {
         "config": config_file,
         "side": side,
@@ -159,25 +141,54 @@ def measure(config_file: str, side: int, copies: int, couplings: int) -> dict[st
         "couplings": couplings,
         "batch": batch,
         "parameters": parameters,
-        "flops_per_image": per_image,
+        **paper,
         "xla_flops_per_image": xla["flops"] / LOWERED,
-        "share_of_classifier": (originals + copies) * 3 * flops / per_image,
-        "bytes_per_image": 4 * moved,
         "xla_bytes_per_image": compiled["bytes accessed"] / LOWERED,
         "predicted_ms": {
-            name: {str(n): 1e3 * _seconds(device, n, batch, per_image, moved, parameters)
-                   for n in COUNTS}
+            name: {str(n): 1e3 * _seconds(device, n, batch, paper, parameters) for n in COUNTS}
             for name, device in DEVICES.items()
         },
-    }  # fmt: skip
+    }
+
+
+def of_step(config: Any, shape: tuple[int, ...], classes: int) -> dict[str, float]:
+    """Return FLOPs and bytes of a step per image of (H, W, C), and the classifier's share."""
+    plain = copy.deepcopy(config)
+    plain.embedding.conv = plain.classifier.conv = "lax"
+
+    def forward(module: Any) -> tuple[float, float]:
+        one = jax.ShapeDtypeStruct((1, *shape), np.float32)
+        variables = jax.eval_shape(lambda x: module.init(jax.random.key(0), x, train=False), one)
+        return count(lambda v, x: module.apply(v, x, train=False), variables, one)
+
+    (embed_flops, embed_numbers), (flops, numbers) = (
+        forward(build.network(plain, name, classes=classes)) for name in ("embedding", "classifier")
+    )
+    couplings, copies = config.distribution.layers, config.objective.copies
+    coupling = 2.0 * config.distribution.width * 3 * build.transform(config).dim
+    # A view: positions (8), four taps with their weights for value and slope (3 x 8 per channel),
+    # and the slope's sums (6).
+    warp = math.prod(shape[:2]) * (8 + 6 + 24 * shape[-1])
+    originals = int(config.objective.include_original)
+    per_image = (
+        3 * embed_flops
+        + (originals + copies) * 3 * flops
+        + copies * (3 * couplings * coupling + warp)
+    )
+    moved = 5 * embed_numbers + (originals + copies) * 5 * numbers + copies * 4 * math.prod(shape)
+    return {
+        "flops_per_image": per_image,
+        "share_of_classifier": (originals + copies) * 3 * flops / per_image,
+        "bytes_per_image": 4 * moved,
+    }
 
 
 def _seconds(
-    device: dict[str, float], count: int, batch: int, flops: float, moved: float, parameters: int
+    device: dict[str, float], count: int, batch: int, paper: dict[str, float], parameters: int
 ) -> float:
     """Return the roofline's seconds of a step of `batch` images on each of `count` devices."""
-    work = batch * flops / device["flops"]
-    memory = 4 * (batch * moved + 7 * parameters) / device["bandwidth"]
+    work = batch * paper["flops_per_image"] / device["flops"]
+    memory = (batch * paper["bytes_per_image"] + 28 * parameters) / device["bandwidth"]
     sent = 2 * (count - 1) / count * 4 * parameters / device["link"]
     return max(work, memory) + sent + 2 * math.log2(count) * device["latency"]
 

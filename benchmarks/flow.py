@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from benchmarks import timing
+from benchmarks.torch_device import DEVICE, exact, finished, tensor
 from benchmarks.torch_models import SquashedFlow, gaussian_base, parameters
 from flowjax_inv import foreign
 from flowjax_inv.distributions.flow import Flow
@@ -134,10 +135,10 @@ class TorchFlows:
     """
 
     def __init__(self, start: dict[str, torch.Tensor], embedding: np.ndarray):
-        self.context = torch.from_numpy(embedding)
+        self.context = tensor(embedding)
         self.hand = SquashedFlow(DIM, LAYERS, CAP, INNER)
         self.by_hand = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
-        self.model = libraries.normflows_model(start, self.hand.orders)
+        self.model = libraries.normflows_model(start, self.hand.orders).to(DEVICE)
         self.zuko_forward, self.zuko_leaves = libraries.zuko_flow(start, self.hand.orders)
         base = [t for name, t in self.by_hand.items() if name.startswith(("loc", "log_scale"))]
         self.leaves = {
@@ -156,7 +157,7 @@ class TorchFlows:
         """Return theta (n, N, d), log-density (n, N) at normal numbers, which are drawn if None."""
         if name == "normflows":
             return self._of_normflows(normal)
-        normal = torch.randn(SAMPLES, IMAGES, DIM) if normal is None else normal
+        normal = torch.randn(SAMPLES, IMAGES, DIM, device=DEVICE) if normal is None else normal
         z, log_base = gaussian_base(self.by_hand, self.context, normal)
         if name == "zuko":
             theta, log_det = self.zuko_forward(z, self.context.expand(SAMPLES, -1, -1))
@@ -196,7 +197,7 @@ class TorchFlows:
             with torch.no_grad():
                 return self.forward(name)
 
-        return (values if mode == "forward" else lambda: self.gradient(name)), None
+        return finished(values if mode == "forward" else lambda: self.gradient(name)), None
 
 
 def _differences(ours: JaxFlows, theirs: TorchFlows, normal: np.ndarray) -> dict[str, float]:
@@ -211,7 +212,7 @@ def _differences(ours: JaxFlows, theirs: TorchFlows, normal: np.ndarray) -> dict
     differences = dict.fromkeys((*JAX, *TORCH), 0.0)
 
     def same(name: str, x: Any, y: Any, what: str) -> None:
-        y = y.detach().numpy() if isinstance(y, torch.Tensor) else y
+        y = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else y
         d = timing.difference(x, y, 1e-4, f"{name}, {what}")
         differences[name] = max(differences[name], d)
 
@@ -223,7 +224,7 @@ def _differences(ours: JaxFlows, theirs: TorchFlows, normal: np.ndarray) -> dict
         for x, y in zip(jax.tree.leaves(slopes), jax.tree.leaves(found), strict=True):
             if np.any(np.asarray(x)):
                 same(name, x, y, "gradients")
-    in_torch, numbers = parameters(slopes), torch.from_numpy(normal)
+    in_torch, numbers = parameters(slopes), tensor(normal)
     expected = [x for layer in range(LAYERS) for x in libraries.as_linear(in_torch, layer)]
     for name in TORCH:
         a, b = theirs.forward(name, numbers)
@@ -246,7 +247,8 @@ def _rows(repeats: int) -> list[timing.Row]:
     ours = JaxFlows(random, orders)
     theirs = TorchFlows(parameters(ours.params), ours.embedding)
     normal = random.normal(size=(SAMPLES, IMAGES, DIM)).astype(np.float32)
-    differences = _differences(ours, theirs, normal)
+    with exact():
+        differences = _differences(ours, theirs, normal)
 
     work = f"flow {IMAGES} x {SAMPLES}, {LAYERS} couplings:"
     out = []

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import zuko
 
+from benchmarks.torch_device import DEVICE
 from benchmarks.torch_models import gaussian_parameters, squash
 from flowjax_inv import bijections
 
@@ -155,10 +156,11 @@ class _ZukoAffine(torch.distributions.Transform):
 
 def zuko_flow(start: dict[str, torch.Tensor], orders: Sequence[torch.Tensor]) -> Any:
     """Return (z, context) -> theta, log-determinant of Zuko's blocks; and its parameters."""
-    mask = torch.arange(DIM) < KEPT
+    mask = torch.arange(DIM, device=DEVICE) < KEPT
     nets = []
     for layer in range(len(orders)):
         net = zuko.nn.MLP(KEPT + EMBEDDING, 2 * (DIM - KEPT), hidden_features=(WIDTH,))
+        net.to(DEVICE)
         with torch.no_grad():
             for parameter, value in zip(net.parameters(), as_linear(start, layer), strict=True):
                 parameter.copy_(value)

@@ -34,11 +34,10 @@ def page(results: Path = RESULTS) -> str:
         parts += _ratios(read)
         parts += _limits(read)
     for folder in sorted(path for path in results.glob("*") if path.is_dir()):
-        parts.append(
-            "## Beside PyTorch, on another processor\n\nOf the commits named, which are older: "
-            "XLA's calls of C were answered in Python, and conditioners were XLA's."
-        )
-        parts += _ratios(_read(folder))
+        elsewhere = _read(folder)
+        title, about = _elsewhere(elsewhere)
+        parts += [f"## Beside PyTorch, on {title}\n\nOf the commits named{about}."]
+        parts += _ratios(elsewhere) + _limits(elsewhere)
     for name, title, section in (
         ("start", "Start", _start),
         ("memory", "Memory of a step", _memory),
@@ -84,7 +83,12 @@ def _compile(rows: Sequence[dict[str, Any]]) -> str:
 
 def _limits(read: dict[str, Any]) -> list[str]:
     """Return what bounds the ratios: XLA's gathers, the machine's own rate, XLA's convolutions."""
-    rated = [row for row in read.get("predict", {}).get("rows", ()) if "gflop_per_second" in row]
+    rated = [
+        row
+        for name in ("step", "predict")
+        for row in read.get(name, {}).get("rows", ())
+        if "gflop_per_second" in row
+    ]
     layers = read.get("convolution", {}).get("rows", ())
     warps = [row for row in read.get("warp", {}).get("rows", ()) if "flat_ms" in row]
     timed = read.get("flow", {}).get("rows", ())
@@ -93,15 +97,18 @@ def _limits(read: dict[str, Any]) -> list[str]:
     if warps:
         rows = [
             (row["work"], row["allocator"], f"{row['ours_ms']['median']:.2f}",
-             *(f"{row[name]:.2f}" if name in row else "-" for name in ("flat_ms", "taps_ms")),
+             *(f"{row[name]:.2f}" if name in row else "-"
+               for name in ("flat_ms", "taps_ms", "copy_ms")),
              f"{row['theirs_ms']['median']:.2f}")
             for row in warps
         ]  # fmt: skip
-        head = ("work", "allocator", "ours", "without the library", "XLA's four taps", "theirs")
+        of = ("ours", "without the library", "XLA's four taps", "a copy", "theirs")
+        head = ("work", "allocator", *of)
         parts.append(
             "Milliseconds: ours (C), ours where that library is missing (`method=flat`), what XLA "
             "alone takes to read the four taps of every pixel and sum them, with indices and "
-            f"weights that lie ready, and PyTorch's.\n\n{_rows(head, rows)}"
+            "weights that lie ready, what it takes to copy the pictures, and PyTorch's."
+            f"\n\n{_rows(head, rows)}"
         )
     if flows:
         rows = [
@@ -146,8 +153,17 @@ def _limits(read: dict[str, Any]) -> list[str]:
     return parts
 
 
+def _elsewhere(read: dict[str, Any]) -> tuple[str, str]:
+    """Return what a folder's benchmarks ran on, and what has changed since."""
+    if any(content["environment"]["backend"] != "cpu" for content in read.values()):
+        return "an accelerator", ""
+    since = "XLA's calls of C were answered in Python, and conditioners were XLA's"
+    return "another processor", f", which are older: {since}"
+
+
 def _machine(environment: dict[str, Any]) -> str:
     parts = [
+        *([environment["device"]] if environment.get("backend", "cpu") != "cpu" else []),
         environment.get("processor") or environment["machine"],
         f"{environment['usable_processors']} cores",
         f"Python {environment['python']}",

@@ -25,12 +25,13 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import torch
 from torch.nn import functional
 
 from benchmarks import cost, timing, torch_models
+from benchmarks.products import products, rates
+from benchmarks.torch_device import DEVICE, LAYOUTS, exact, finished, pictures, tensor
 from experiments import build, mario_iggy
 from flowjax_inv.inference import make_mean_shift, make_predict
 from flowjax_inv.noise import draw_noise
@@ -41,8 +42,6 @@ STEPS, STEP_SIZE, SHIFT_SAMPLES = 10, 0.1, 100
 TOLERANCE = 1e-4  # of both sides' results, to the largest
 TRIALS = 3  # rounds that choose between these sizes, for each layout
 VIEWS_AT_A_TIME = (40, 200)  # of theirs, beside all at once
-LAYOUTS = {"torch NCHW": torch.contiguous_format, "torch NHWC": torch.channels_last}
-PRODUCT = 1024  # rows and columns of the matrices that are multiplied
 _RAYLEIGH = 4.6  # as in `inference.shifting`: a circle this even has no mean direction
 
 
@@ -66,7 +65,7 @@ class TorchPredictor:
         layout: torch.memory_format,
     ):
         self.transform, self.layout = transform, layout
-        self.images = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(memory_format=layout)
+        self.images, self.units = pictures(images, layout), torch_models.units(transform.half_range)
         leaves = torch_models.parameters(params, layout)
         self.classifier, self.distribution = (
             torch_models.part(leaves, name) for name in ("classifier", "distribution")
@@ -84,7 +83,7 @@ class TorchPredictor:
 
     def draw(self, samples: int) -> torch.Tensor:
         """Draw the numbers that the base turns into samples."""
-        return torch.rand(samples, len(self.images), self.transform.dim)
+        return torch.rand(samples, len(self.images), self.transform.dim, device=DEVICE)
 
     def sample(self, images: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
         """Return theta (S, N, d) of images at the drawn numbers."""
@@ -94,7 +93,7 @@ class TorchPredictor:
 
     def views(self, images: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
         """Warp each of N images by its own theta (N, K, d): (N K, C, H, W), images first."""
-        matrices = torch_models.shifted_turns(theta, self.transform.half_range)
+        matrices = torch_models.shifted_turns(theta * self.units)
         count, copies = theta.shape[:2]
         channels, height, width = images.shape[1:]
         size = [count * copies, channels, height, width]
@@ -122,7 +121,7 @@ class TorchPredictor:
         """Return theta (N, d) after all steps, and the images that it makes (N, C, H, W)."""
         with torch.inference_mode():
             uniform = self.draw(SHIFT_SAMPLES) if uniform is None else uniform
-            theta = torch.zeros(len(self.images), self.transform.dim)
+            theta = torch.zeros(len(self.images), self.transform.dim, device=DEVICE)
             for _ in range(STEPS):
                 drawn = self.sample(self.views(self.images, theta[:, None]), uniform)
                 theta = self._wrapped(theta + STEP_SIZE * self._mean(drawn))
@@ -144,32 +143,17 @@ class TorchPredictor:
         return theta
 
 
-def _products() -> dict[str, timing.Call]:
-    """Return a product of two square matrices in each library."""
-    a = np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT)).astype(np.float32)
-    ours, theirs, multiply = jnp.asarray(a), torch.from_numpy(a), jax.jit(jnp.matmul)
-    return {
-        "XLA's product": lambda: jax.block_until_ready(multiply(ours, ours)),
-        "torch's product": lambda: theirs @ theirs,
-    }
-
-
 def _row(
     calls: dict[str, Any], work: str, operations: float, largest: float, repeats: int
 ) -> timing.Row:
-    products = _products()
-    seconds = timing.measure(calls | products, repeats=repeats)
+    seconds = timing.measure(calls | products(), repeats=repeats)
     row = timing.compare({name: seconds[name] for name in calls})
-    limit = 2 * PRODUCT**3 / min(statistics.median(seconds[name]) for name in products)
     medians = {side: row[f"{side}_ms"]["median"] / 1e3 for side in ("ours", "theirs")}
     return row | {
         "work": work,
         "difference": largest,
         "images_per_second": {side: IMAGES / median for side, median in medians.items()},
-        "gflop_per_second": {
-            **{side: operations / median / 1e9 for side, median in medians.items()},
-            "product": limit / 1e9,
-        },
+        **rates(row, seconds, operations),
     }
 
 
@@ -200,7 +184,7 @@ def _rows(repeats: int) -> list[timing.Row]:
             for name, module in modules.items()
         },
     )
-    variables, pictures = jax.device_put(
+    variables, batch = jax.device_put(
         ({name: {"params": tree} for name, tree in params.items()}, images)
     )
     sides = {
@@ -210,9 +194,9 @@ def _rows(repeats: int) -> list[timing.Row]:
 
     def drawn(samples: int) -> torch.Tensor:
         numbers = draw_noise(jax.random.uniform, key, samples, (IMAGES, transform.dim))
-        return torch.from_numpy(np.array(numbers))
+        return tensor(numbers)
 
-    def finished(ours: Callable[..., Any], *arguments: Any) -> timing.Call:
+    def ready(ours: Callable[..., Any], *arguments: Any) -> timing.Call:
         return lambda: jax.block_until_ready(ours(*arguments))
 
     def sizes(samples: int) -> dict[str, int]:
@@ -221,40 +205,44 @@ def _rows(repeats: int) -> list[timing.Row]:
     rows = []
     for samples in SAMPLES:
         predict = make_predict(classifier, distribution, transform, num_samples=samples)
-        ours = predict(variables, pictures, key)
-        calls: dict[str, Any] = {timing.OURS: finished(predict, variables, pictures, key)}
+        with exact():
+            ours = predict(variables, batch, key)
+        calls: dict[str, Any] = {timing.OURS: ready(predict, variables, batch, key)}
         largest = 0.0
         for side, theirs in sides.items():
             candidates = {}
             for name, size in sizes(samples).items():
-                got = theirs.predict(samples, drawn(samples), size)
+                with exact():
+                    got = theirs.predict(samples, drawn(samples), size)
                 what = f"{side}{name}: probabilities"
                 largest = max(largest, timing.difference(ours, got, TOLERANCE, what))
-                candidates[side + name] = partial(theirs.predict, samples, None, size)
+                candidates[side + name] = finished(partial(theirs.predict, samples, None, size))
             tried = timing.measure(candidates, repeats=TRIALS)
             best = min(tried, key=lambda name: statistics.median(tried[name]))
             calls[best] = candidates[best]
         plain = make_predict(plain_classifier, plain_distribution, transform, num_samples=samples)
-        operations, _ = cost.count(plain, variables, pictures, key)
+        operations, _ = cost.count(plain, variables, batch, key)
         work = f"predict {IMAGES} images x {samples} samples"
         rows.append(_row(calls, work, operations, largest, repeats))
 
     # Tolerance 0: no image stops, both sides make all steps.
     fields = {"num_samples": SHIFT_SAMPLES, "step_size": STEP_SIZE, "tolerance": 0.0}
     shift = make_mean_shift(distribution, transform, steps=STEPS, **fields)
-    shifted = shift(variables["distribution"], pictures, key)
-    calls = {timing.OURS: finished(shift, variables["distribution"], pictures, key)}
+    with exact():
+        shifted = shift(variables["distribution"], batch, key)
+    calls = {timing.OURS: ready(shift, variables["distribution"], batch, key)}
     largest = 0.0
     for side, theirs in sides.items():
-        theta, aligned = theirs.mean_shift(drawn(SHIFT_SAMPLES))
+        with exact():
+            theta, aligned = theirs.mean_shift(drawn(SHIFT_SAMPLES))
         for what, a, b in (
             ("theta", shifted.theta, theta),
             ("aligned images", shifted.images, aligned.movedim(1, -1)),
         ):
             largest = max(largest, timing.difference(a, b, TOLERANCE, f"{side}: {what}"))
-        calls[side] = partial(theirs.mean_shift, None)
+        calls[side] = finished(partial(theirs.mean_shift, None))
     plain = make_mean_shift(plain_distribution, transform, steps=STEPS, **fields)
-    of_step, _ = cost.count(plain, variables["distribution"], pictures, key)  # its loop, once
+    of_step, _ = cost.count(plain, variables["distribution"], batch, key)  # its loop, once
     work = f"mean-shift {IMAGES} images x {SHIFT_SAMPLES} samples, {STEPS} steps"
     return [*rows, _row(calls, work, STEPS * of_step, largest, repeats)]
 

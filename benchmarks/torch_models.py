@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from benchmarks.torch_device import DEVICE, tensor
+
 __all__ = [
     "SquashedFlow",
     "box_base",
@@ -28,6 +30,7 @@ __all__ = [
     "shifted_turns",
     "simple_conv",
     "squash",
+    "units",
     "warp",
 ]
 
@@ -39,12 +42,10 @@ def parameters(
 ) -> dict[str, torch.Tensor]:
     """Return a tree of our arrays (parameters or gradients) as tensors by "path/of/name"."""
     flat = flax.traverse_util.flatten_dict(jax.device_get(tree), sep="/")
-    tensors = {}
-    for name, leaf in flat.items():
-        tensor = torch.from_numpy(np.array(leaf))
-        if tensor.ndim == 4:  # height, width, in, out -> out, in, height, width
-            tensor = tensor.permute(3, 2, 0, 1).contiguous(memory_format=layout)
-        tensors[name] = tensor
+    tensors = {name: tensor(leaf) for name, leaf in flat.items()}
+    for name, leaf in tensors.items():
+        if leaf.ndim == 4:  # height, width, in, out -> out, in, height, width
+            tensors[name] = leaf.permute(3, 2, 0, 1).contiguous(memory_format=layout)
     return tensors
 
 
@@ -93,18 +94,20 @@ def fixup_resnet(p: Tensors, images: torch.Tensor) -> torch.Tensor:
     return _dense(p, "head", x.mean(dim=(2, 3)) + p["head_bias"])
 
 
-def shifted_turns(theta: torch.Tensor, half_range: Sequence[float]) -> torch.Tensor:
+def units(half_range: Sequence[float]) -> torch.Tensor:
+    """Return what theta is multiplied by: half-ranges, that of the angle in radians."""
+    return tensor([*half_range[:2], math.radians(half_range[2]), *half_range[3:]]).float()
+
+
+def shifted_turns(scaled: torch.Tensor) -> torch.Tensor:
     """Return (..., 2, 3) of `Affine("rotation_translation")`: translations, then the rotation."""
-    x, y, angle = theta.unbind(-1)
-    angle = angle * math.radians(half_range[2])
+    x, y, angle = scaled.unbind(-1)
     cos, sin = torch.cos(angle), torch.sin(angle)
-    rows = [cos, -sin, x * half_range[0], sin, cos, y * half_range[1]]
-    return torch.stack(rows, dim=-1).unflatten(-1, (2, 3))
+    return torch.stack([cos, -sin, x, sin, cos, y], dim=-1).unflatten(-1, (2, 3))
 
 
-def exponentials(theta: torch.Tensor, half_range: Sequence[float]) -> torch.Tensor:
+def exponentials(scaled: torch.Tensor) -> torch.Tensor:
     """Return (..., 2, 3) of `Affine("affine")` in Augerino's basis."""
-    scaled = theta * torch.tensor([*half_range[:2], math.radians(half_range[2]), *half_range[3:]])
     x, y, angle, scale, stretch, shear = scaled.unbind(-1)
     zero = torch.zeros_like(x)
     rows = [scale + stretch, shear - angle, x, shear + angle, scale - stretch, y, zero, zero, zero]
@@ -139,13 +142,13 @@ class SquashedFlow:
         self.inner_squash, self.tanh_width, self.dim = inner_squash, tanh_width, dim
         random = np.random.RandomState(permutation_seed)
         orders = [[1, 0] if dim == 2 else random.permutation(dim).tolist() for _ in range(layers)]
-        self.orders = [torch.tensor(order) for order in orders]
+        self.orders = [tensor(order) for order in orders]
 
     def forward(
         self, p: Tensors, z: torch.Tensor, embedding: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Map z (n, N, d) given the embedding (N, E): theta, log |d theta / dz| (n, N)."""
-        log_det = torch.zeros(z.shape[:-1])
+        log_det = torch.zeros(z.shape[:-1], device=DEVICE)
         for layer in range(self.layers):
             z, log_scale = self._coupling(p, layer, z, embedding)
             z, change = squash(z, self.inner_squash, self.inner_squash)

@@ -1,5 +1,6 @@
 """The train step of `benchmarks.step` in PyTorch."""
 
+import contextlib
 import math
 from typing import Any
 
@@ -8,10 +9,10 @@ import torch
 from torch.nn import functional
 
 from benchmarks import torch_models
+from benchmarks.torch_device import DEVICE, pictures, tensor
 
-__all__ = ["LAYOUTS", "TorchStep"]
+__all__ = ["TorchStep"]
 
-LAYOUTS = {"torch NCHW": torch.contiguous_format, "torch NHWC": torch.channels_last}
 _CLASSIFIERS = {
     "simple_conv": torch_models.simple_conv,
     "lenet": torch_models.lenet,
@@ -34,6 +35,7 @@ class TorchStep:
         labels: (n,).
         steps: of the schedules.
         layout: of pictures and kernels in memory.
+        compiled: by `torch.compile`: all but the gradients' update.
     """
 
     def __init__(
@@ -45,14 +47,15 @@ class TorchStep:
         labels: np.ndarray,
         steps: int,
         layout: torch.memory_format,
+        *,
+        compiled: bool = False,
     ):
-        self.config, self.half_range, self.layout = config, half_range, layout
-        self.steps = steps
-        self.images = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(memory_format=layout)
-        self.labels = torch.from_numpy(labels).long()
+        self.config, self.steps, self.layout = config, steps, layout
+        self.images, self.labels = pictures(images, layout), tensor(labels).long()
         self.mean, self.std = (
-            torch.tensor(config.data[name]).reshape(-1, 1, 1) for name in ("mean", "std")
+            tensor(config.data[name]).float().reshape(-1, 1, 1) for name in ("mean", "std")
         )
+        self.units = torch_models.units(half_range)
         self.leaves = {
             name: tensor.requires_grad_()
             for name, tensor in torch_models.parameters(params, layout).items()
@@ -78,8 +81,9 @@ class TorchStep:
                 ("distribution", self.distribution),
             )
         ]
+        self.measured = torch.compile(self._measured) if compiled else self._measured
         self.done = 0
-        self.totals = torch.zeros(3)
+        self.totals = torch.zeros(3, device=DEVICE)
 
     def _optimizer(self, section: Any, leaves: list[torch.Tensor]) -> torch.optim.Optimizer:
         kind: Any = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[section.name]
@@ -89,16 +93,20 @@ class TorchStep:
         """Draw the numbers that a base turns into samples."""
         lead = (self.config.objective.copies, batch)
         if self.config.distribution.base == "box":
-            return (torch.rand(*lead, self.dim),)
+            return (torch.rand(*lead, self.dim, device=DEVICE),)
         components = self.config.distribution.components
-        gumbel = -torch.empty(*lead, components).exponential_().log()
-        return gumbel, torch.randn(*lead, self.dim)
+        gumbel = -torch.empty(*lead, components, device=DEVICE).exponential_().log()
+        return gumbel, torch.randn(*lead, self.dim, device=DEVICE)
 
     def loss(
         self, indices: np.ndarray, drawn: tuple[torch.Tensor, ...], alpha: float
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return loss, accuracy and mean log-density of a batch."""
-        chosen = torch.from_numpy(indices)
+        cross_entropy, right, log_prob = self.measured(tensor(indices), *drawn)
+        return cross_entropy + alpha * log_prob, right, log_prob
+
+    def _measured(self, chosen: torch.Tensor, *drawn: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return cross-entropy, accuracy and mean log-density of a batch."""
         scaled = (self.images[chosen].float() / 255.0 - self.mean) / self.std
         images = scaled.contiguous(memory_format=self.layout)
         labels, fields = self.labels[chosen], self.config.distribution
@@ -111,15 +119,16 @@ class TorchStep:
             )
         theta, log_det = self.flow.forward(self.distribution, z, embedding)
         log_prob = log_base - log_det
-        matrices = _MATRICES[self.config.transform.subgroup](theta, self.half_range)
+        matrices = _MATRICES[self.config.transform.subgroup](theta * self.units)
         copies = theta.shape[0]
         views = torch_models.warp(images.repeat(copies, 1, 1, 1), matrices.flatten(0, 1))
         original = self.config.objective.include_original
         if original:
             views = torch.cat([images, views])
         views = views.contiguous(memory_format=self.layout)
-        logits = _CLASSIFIERS[self.config.classifier.name](self.classifier, views)
-        logits = logits.unflatten(0, (copies + original, -1))
+        with self._precision():
+            logits = _CLASSIFIERS[self.config.classifier.name](self.classifier, views)
+        logits = logits.float().unflatten(0, (copies + original, -1))
         of_views = logits[original:]
         if self.config.objective.average == "logits":
             loss = functional.cross_entropy(of_views.mean(0), labels)
@@ -128,7 +137,12 @@ class TorchStep:
         if original:
             loss = loss + functional.cross_entropy(logits[0], labels)
         right = (of_views.argmax(-1) == labels).float().mean()
-        return loss + alpha * log_prob.mean(), right, log_prob.mean()
+        return loss, right, log_prob.mean()
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which the classifier computes."""
+        dtype = getattr(torch, self.config.classifier.dtype)
+        return torch.autocast(DEVICE.type, dtype, enabled=dtype != torch.float32)
 
     def alpha(self) -> float:
         """Return the weight of the entropy at this step."""

@@ -6,7 +6,8 @@ Training needs the derivative in the matrices (boxes), not in the images: both s
 Beside affine warps, as flat_ms, our own time where the C library is missing (`method="flat"`), and
 beside their values, as taps_ms, what XLA takes to read the four taps and sum them with indices and
 weights that lie ready: no way of writing the warp in XLA's gathers can be faster than that. Beside
-crops, as products_ms, that of `method="products"`.
+crops, as products_ms, that of `method="products"`. Beside all values, as copy_ms, a copy of the
+pictures: the bytes that a warp must read and write at least.
 """
 
 import functools
@@ -22,11 +23,11 @@ import torch
 from torch.nn import functional
 
 from benchmarks import timing
+from benchmarks.torch_device import LAYOUTS, exact, finished, pictures, tensor
 from flowjax_inv import warps
 from flowjax_inv.transforms import Affine
 
 SIZES = ((128, 28, 28, 1), (128, 32, 32, 3), (128, 64, 64, 3), (16, 224, 224, 3))
-LAYOUTS = {"torch NCHW": torch.contiguous_format, "torch NHWC": torch.channels_last}
 
 
 def _torch_matrix(boxes: torch.Tensor) -> torch.Tensor:
@@ -105,6 +106,8 @@ def _rows(
         {timing.OURS: lambda: jax.block_until_ready(forward(*ours_in[:2]))},
         {timing.OURS: lambda: jax.block_until_ready(gradient(ours, *ours_in))},
     )
+    copy = jax.jit(jnp.copy)
+    calls[0]["copy"] = lambda: jax.block_until_ready(copy(ours_in[0]))
     if kind == "affine":
         calls[0]["taps"] = _taps(images, guide)
         calls[0]["flat"] = lambda: jax.block_until_ready(forward_flat(*ours_in[:2]))
@@ -115,11 +118,8 @@ def _rows(
         calls[0]["products"] = lambda: jax.block_until_ready(multiplied(*ours_in[:2]))
         calls[1]["products"] = lambda: jax.block_until_ready(gradient(products, *ours_in))
     for name, layout in LAYOUTS.items():
-        batch, cotangent = (
-            torch.from_numpy(array).permute(0, 3, 1, 2).contiguous(memory_format=layout)
-            for array in (images, pull)
-        )
-        leaf = torch.from_numpy(torch_guide).requires_grad_()
+        batch, cotangent = (pictures(array, layout) for array in (images, pull))
+        leaf = tensor(torch_guide).requires_grad_()
 
         def torch_forward(batch: torch.Tensor = batch, leaf: torch.Tensor = leaf) -> torch.Tensor:
             with torch.no_grad():
@@ -133,10 +133,11 @@ def _rows(
             out = theirs(batch, leaf)
             return out.detach(), torch.autograd.grad(out, leaf, cotangent)[0]
 
-        calls[0][name], calls[1][name] = torch_forward, torch_gradient
+        calls[0][name], calls[1][name] = finished(torch_forward), finished(torch_gradient)
 
-    out, slope = gradient(ours, *ours_in)
-    torch_out, torch_slope = calls[1]["torch NCHW"]()
+    with exact():
+        out, slope = gradient(ours, *ours_in)
+        torch_out, torch_slope = calls[1]["torch NCHW"]()
     values = timing.difference(out, torch_out.permute(0, 2, 3, 1), 1e-4, f"{kind} {size}, values")
     if kind == "affine":
         slope = slope[:, :2]
@@ -150,7 +151,7 @@ def _rows(
         seconds = timing.measure(call, repeats=repeats)
         beside = {
             f"{name}_ms": statistics.median(seconds.pop(name)) * 1e3
-            for name in ("flat", "taps", "products")
+            for name in ("flat", "taps", "products", "copy")
             if name in seconds
         }
         row = timing.compare(seconds) | {"work": work, "difference": d}

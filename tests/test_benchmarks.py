@@ -83,11 +83,22 @@ def test_too_few_repeats_are_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert "--repeats is 1; quartiles want 2 or more." in capsys.readouterr().err
 
 
-def test_a_cpu_is_not_compared_with_a_gpu(monkeypatch, capsys, tmp_path) -> None:
-    monkeypatch.setattr(timing.jax, "default_backend", lambda: "gpu")
+@pytest.mark.parametrize("backend", ["gpu", "tpu"])
+def test_a_cpu_is_not_compared_with_an_accelerator(
+    backend: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(timing.jax, "default_backend", lambda: backend)
+    without = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
+    monkeypatch.setitem(sys.modules, "torch", without)
     with pytest.raises(SystemExit):
         timing.main("x", _row, {}, [f"--out={tmp_path / 'x'}"], about="nothing")
-    assert "JAX computes on gpu, PyTorch here on the CPU alone" in capsys.readouterr().err
+    said = (
+        f"JAX computes on {backend}, where PyTorch as it is installed does not; set JAX_PLATFORMS"
+    )
+    assert said in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
