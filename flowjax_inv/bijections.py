@@ -116,6 +116,11 @@ class CircularShift(distrax.Bijector):
         return self._turn(y, -self.shift), jnp.zeros(y.shape[:-1], y.dtype)
 
 
+def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    # The highest precision: a density must be the same forwards and backwards on accelerators too.
+    return jnp.matmul(x, kernel, precision="highest")
+
+
 class Conditioner(flax.struct.PyTreeNode):
     """An MLP of (coordinates, embedding), with the embedding's share already added up.
 
@@ -131,9 +136,9 @@ class Conditioner(flax.struct.PyTreeNode):
 
     def __call__(self, features: jax.Array) -> jax.Array:
         """Map features (..., N, inputs) to parameters (..., N, outputs)."""
-        x = features @ self.first + self.context
+        x = _product(features, self.first) + self.context
         for kernel, bias in self.layers:
-            x = nn.relu(x) @ kernel + bias
+            x = _product(nn.relu(x), kernel) + bias
         return x
 
 
@@ -163,7 +168,7 @@ class ConditionerNet(nn.Module):
         total = self.inputs + embedding.shape[-1]
         kernel = self.param("kernel0", start, (total, self.width), jnp.float32)
         bias = self.param("bias0", nn.initializers.zeros, (self.width,), jnp.float32)
-        context = embedding @ kernel[self.inputs :] + bias
+        context = _product(embedding, kernel[self.inputs :]) + bias
         layers = []
         for layer in range(1, self.hidden_layers + 1):
             last = layer == self.hidden_layers

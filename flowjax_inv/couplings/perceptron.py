@@ -74,7 +74,7 @@ def _times(kernel: jax.Array, x: jax.Array) -> jax.Array:
     Its gradient in x is then kernel g, without a transpose: XLA gives such products to its faster
     library.
     """
-    return jax.lax.dot_general(kernel, x, (((0,), (0,)), ((), ())))
+    return jax.lax.dot_general(kernel, x, (((0,), (0,)), ((), ())), precision="highest")
 
 
 @jax.custom_jvp

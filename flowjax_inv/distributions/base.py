@@ -131,7 +131,13 @@ def free_plus_projection(
     Source: flow paper's code.
     """
     start = nn.initializers.variance_scaling(scale**2, "fan_in", "truncated_normal")
-    dense = nn.Dense(free.size, kernel_init=start, name=f"{name}_projection", parent=module)
+    dense = nn.Dense(
+        free.size,
+        kernel_init=start,
+        precision="highest",
+        name=f"{name}_projection",
+        parent=module,
+    )
     projected = dense(embedding)
     learned = module.param(name, lambda _: free.astype(jnp.float32))
     return learned + projected.reshape(-1, *free.shape)

@@ -81,7 +81,8 @@ class Gaussian(_AroundLoc):
 
     def _sample_n(self, key: jax.Array, n: int) -> jax.Array:
         noise = draw_noise(jax.random.normal, key, n, self.loc.shape)
-        return self.loc + jnp.einsum("...ij,...j->...i", self.lower, noise)
+        moved = jnp.einsum("...ij,...j->...i", self.lower, noise, precision="highest")
+        return self.loc + moved
 
     def log_prob(self, value: jax.Array) -> jax.Array:
         """Return the log density of value (..., N, d): (..., N)."""
@@ -148,7 +149,11 @@ class GaussianMixture(distrax.Distribution):
             loc, scale = loc[..., 0, :], scale[..., 0, :]
         else:
             weights = self._draw_weights(key_component, n)
-            loc, scale = (jnp.einsum("...k,...kd->...d", weights, each) for each in (loc, scale))
+            # The highest precision: accelerators would otherwise round what log_prob does not.
+            loc, scale = (
+                jnp.einsum("...k,...kd->...d", weights, each, precision="highest")
+                for each in (loc, scale)
+            )
         shape = (*self.batch_shape, *self.event_shape)
         return loc + scale * draw_noise(jax.random.normal, key_normal, n, shape)
 

@@ -68,7 +68,8 @@ def divergence_per_class(p: jax.Array, q: jax.Array, labels: jax.Array, classes:
     Source: flow paper, Figure 4.
     """
     of_class = jax.nn.one_hot(labels, classes, axis=0)
-    return of_class @ kl_divergence(p, q) / jnp.sum(of_class, axis=-1)
+    totals = jnp.matmul(of_class, kl_divergence(p, q), precision="highest")
+    return totals / jnp.sum(of_class, axis=-1)
 
 
 def auroc(scores: jax.Array, positive: jax.Array) -> jax.Array:

@@ -148,7 +148,8 @@ class Transform(abc.ABC):
     def points_in_image(self, points: ArrayLike, theta: ArrayLike) -> jax.Array:
         """Bring points (..., P, 2) of views to the images: M(theta) x, normalised x and y."""
         matrix = self.matrix(theta)
-        turned = jnp.einsum("...ij,...pj->...pi", matrix[..., :2, :2], jnp.asarray(points))
+        points = jnp.asarray(points)
+        turned = jnp.einsum("...ij,...pj->...pi", matrix[..., :2, :2], points, precision="highest")
         return turned + matrix[..., None, :2, 2]
 
     def inverse(self, theta: ArrayLike) -> jax.Array:
