@@ -31,7 +31,6 @@ def get_config(variant: str = "") -> defaults.Config:
     # Mirrored images are upright as well: twice as many for a density that learns them by heart.
     config.data.mirror = config.embedding.mirrored = True
     config.objective.burn_in_epochs, config.train.epochs = 12, 42
-    config.objective.burn_in_rests = False  # as the stored runs were made
     config.distribution.name, config.objective.average = "circular", "losses"
     # It sees no corners, means over 2x2 pixels, and noise over them: what is empty, traces of
     # interpolation and the grid of a compression would all give the angle away.
