@@ -129,8 +129,9 @@ def _limits(read: dict[str, Any]) -> list[str]:
             rows.append((row["work"], row["allocator"], *rates, f"{product / theirs:.1f}"))
         head = ("work", "allocator", "ours", "theirs", "square matrices", "highest ratio")
         parts.append(
-            "GFLOP/s of convolutions and products, beside the faster library's product of two "
-            "square matrices in the same rounds. Counted as sums of products; ours takes fewer "
+            "GFLOP/s of convolutions and products (of steps, as `benchmarks.cost` counts them, of "
+            "warps as well), beside the faster library's product of two square matrices in the "
+            "same rounds. Counted as sums of products; ours takes fewer "
             "where a convolution is pooled. Without that, no ratio could be above the highest."
             f"\n\n{_rows(head, rows)}"
         )

@@ -91,8 +91,8 @@ def test_a_cpu_is_not_compared_with_an_accelerator(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(timing.jax, "default_backend", lambda: backend)
-    without = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
-    monkeypatch.setitem(sys.modules, "torch", without)
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
+    monkeypatch.setitem(sys.modules, "torch", torch)
     with pytest.raises(SystemExit):
         timing.main("x", _row, {}, [f"--out={tmp_path / 'x'}"], about="nothing")
     said = (
@@ -100,6 +100,8 @@ def test_a_cpu_is_not_compared_with_an_accelerator(
     )
     assert said in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+    torch.cuda.is_available = lambda: True
+    assert timing._reached(backend) == (backend == "gpu")
 
 
 @pytest.mark.slow

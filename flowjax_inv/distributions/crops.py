@@ -165,7 +165,7 @@ class _OverCrops(ConditionalDistribution):
         if level == _WHOLE:  # a convolution as large as the map
             kernel = self.param(f"{name}_kernel", tenth, (*x.shape[1:], 1), jnp.float32)
             bias = self.param(f"{name}_bias", zeros, (1,), jnp.float32)
-            return jnp.einsum("nhwc,hwcd->nd", x, kernel, precision="highest") + bias
+            return jnp.einsum("nhwc,hwcd->nd", x, kernel) + bias
         head = Conv(1, 1, use_bias=False, conv=self.conv, kernel_init=tenth, name=name)
         # A bias of every position, so that "the middle" can be learned without seeing anything.
         logits = head(x)[..., 0] + self.param(f"{name}_bias", zeros, shape, jnp.float32)
