@@ -12,7 +12,7 @@ PYTHON ?=
 PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
-REQUIREMENTS := pyproject.toml $(wildcard flowjax_inv/*.[ch] flowjax_inv/*/*.[ch] constraints/*.txt)
+REQUIREMENTS := pyproject.toml $(wildcard flowjax_inv/native/*.[ch] constraints/*.txt)
 # Runs an interpreter and succeeds if it can make this project's environment.
 SUITABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
@@ -56,7 +56,7 @@ setup: $(VENV)/.ready-dev  ## make .venv with everything the other targets need
 
 .PHONY: clean
 clean:  ## remove what make made, except runs/
-	rm -rf $(VENV) .cache .pytest_cache .ruff_cache build dist *.egg-info flowjax_inv/_native*.so
+	rm -rf $(VENV) .cache .pytest_cache .ruff_cache build dist *.egg-info flowjax_inv/native/_library*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.ready: $(REQUIREMENTS) | $(BIN)/python

@@ -17,7 +17,8 @@ import torch
 
 from benchmarks import timing
 from benchmarks.torch_device import exact, finished, pictures, tensor
-from flowjax_inv.convolutions import convolve, convolve_onednn, convolve_patches
+from flowjax_inv.native.convolutions import convolve_onednn
+from flowjax_inv.networks.convolutions import convolve, convolve_patches
 
 # Images, side, channels in, channels out, kernel, stride, padding.
 LAYERS = {

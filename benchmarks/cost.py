@@ -40,9 +40,9 @@ import numpy as np
 
 from benchmarks.random_pictures import random_pictures
 from benchmarks.stored import RESULTS, store
-from experiments import build
-from experiments.assembly import assemble
-from flowjax_inv import foreign
+from experiments.setup import build
+from experiments.setup.assembly import assemble
+from flowjax_inv.native import foreign
 
 # Figures of the makers' data sheets: float32 operations as the matrix units take them (TF32,
 # bfloat16 with float32 sums), bytes of memory, bytes of a link in one direction, latency of a hop.

@@ -33,7 +33,7 @@ def measure(name: str, parallel: str) -> float:
 
     from benchmarks.random_pictures import random_pictures
     from experiments import mario_iggy, mnist
-    from experiments.assembly import assemble
+    from experiments.setup.assembly import assemble
 
     config = {"mario_iggy": mario_iggy, "mnist": mnist}[name].get_config(
         "paper" if name == "mario_iggy" else "cpu"

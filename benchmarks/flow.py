@@ -25,8 +25,8 @@ import torch
 from benchmarks import timing
 from benchmarks.torch_device import DEVICE, exact, finished, tensor
 from benchmarks.torch_models import SquashedFlow, gaussian_base, parameters
-from flowjax_inv import foreign
 from flowjax_inv.distributions.flow import Flow
+from flowjax_inv.native import foreign
 
 try:
     from benchmarks import flow_libraries as libraries

@@ -19,7 +19,7 @@ import zuko
 
 from benchmarks.torch_device import DEVICE
 from benchmarks.torch_models import gaussian_parameters, squash
-from flowjax_inv import bijections
+from flowjax_inv.distributions import bijections
 
 __all__ = [
     "CAP",

@@ -26,7 +26,7 @@ def measure(config_file: str, copies: int, chunk: int) -> dict[str, float]:
     import jax
 
     from benchmarks.random_pictures import random_pictures
-    from experiments.assembly import assemble
+    from experiments.setup.assembly import assemble
 
     module = importlib.import_module(config_file.removesuffix(".py").replace("/", "."))
     config = module.get_config("")

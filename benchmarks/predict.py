@@ -32,9 +32,10 @@ from torch.nn import functional
 from benchmarks import cost, timing, torch_models
 from benchmarks.products import products, rates
 from benchmarks.torch_device import DEVICE, LAYOUTS, exact, finished, pictures, tensor
-from experiments import build, mario_iggy
+from experiments import mario_iggy
+from experiments.setup import build
+from flowjax_inv.distributions.noise import draw_noise
 from flowjax_inv.inference import make_mean_shift, make_predict
-from flowjax_inv.noise import draw_noise
 
 IMAGES, CLASSES, SHAPE = 64, 2, (32, 32, 3)
 SAMPLES = (20, 100)  # of predictions

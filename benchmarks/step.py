@@ -30,9 +30,9 @@ from benchmarks.random_pictures import random_pictures
 from benchmarks.torch_device import DEVICE, LAYOUTS, exact, finished, tensor
 from benchmarks.torch_step import TorchStep
 from experiments import cifar10, mario_iggy, mnist
-from experiments.assembly import Assembly, assemble
-from flowjax_inv.noise import draw_noise, split_key
-from flowjax_inv.objectives import view_cross_entropy
+from experiments.setup.assembly import Assembly, assemble
+from flowjax_inv.distributions.noise import draw_noise, split_key
+from flowjax_inv.training.objectives import view_cross_entropy
 
 TRAIN_IMAGES = 1024
 COMPILED = DEVICE.type == "cuda"  # whether theirs is compiled as well

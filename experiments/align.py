@@ -20,12 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.report.rendering import write
 from experiments.running.command_line import leave
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.trained import Trained, load_run
-from flowjax_inv.alignment import Alignment, align
 from flowjax_inv.data.user_pictures import find_pictures, open_picture, padded, warped
-from flowjax_inv.report.rendering import write
+from flowjax_inv.inference.alignment import Alignment, align
 
 __all__ = ["align_folder", "main"]
 

@@ -19,16 +19,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.report.rendering import as_png, write
+from experiments.report.straightened import prototypes
 from experiments.running.command_line import leave
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder, environment
 from experiments.running.trained import Trained, load_run
 from flowjax_inv import metrics
-from flowjax_inv.alignment import align, prototype, residual_degrees
 from flowjax_inv.data import stored
 from flowjax_inv.data.variants import turned_bicubic
-from flowjax_inv.report.rendering import as_png, write
-from flowjax_inv.report.straightened import prototypes
+from flowjax_inv.inference.alignment import align, prototype, residual_degrees
 
 __all__ = ["align_classes", "main"]
 

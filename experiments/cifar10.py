@@ -11,8 +11,8 @@ out from training (5 epochs, the first without the density; averaged, as it is):
 69.7 %; 0.05 gave 68.3 and 69.4 %; 0.1 widened to 2.1 nats in half an epoch and was stopped.
 """
 
-from experiments import defaults, recipes
-from flowjax_inv.report import papers
+from experiments.report import papers
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

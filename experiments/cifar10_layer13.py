@@ -7,8 +7,9 @@ Variants: none, the paper's recipe (a GPU); `:cpu`, 35 minutes on two cores, on 
 images; `:smoke`, to see that it runs.
 """
 
-from experiments import cifar10, defaults, recipes
-from flowjax_inv.report import papers
+from experiments import cifar10
+from experiments.report import papers
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

@@ -7,8 +7,9 @@ Variants: none, the paper's recipe (a GPU); `:cpu`, 20 minutes on two cores; `:s
 it runs. The longer tail: --config.data.long_tail=100.
 """
 
-from experiments import cifar10, defaults, recipes
-from flowjax_inv.report import papers
+from experiments import cifar10
+from experiments.report import papers
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

@@ -7,8 +7,8 @@ Variants: none, the paper's recipe (a GPU); `:cpu`, 11 minutes on two cores; `:s
 it runs. The control without augmentation: --config.distribution.name=identity.
 """
 
-from experiments import defaults, recipes
-from flowjax_inv.report import papers
+from experiments.report import papers
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

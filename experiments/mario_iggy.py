@@ -11,7 +11,7 @@ their angles; `:smoke`, seconds, to see that it runs.
 Other sets: --config.data.half_range_degrees=45.
 """
 
-from experiments import defaults, recipes
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

@@ -10,7 +10,8 @@ Rivals: --config.distribution.name=augerino, and so on.
 Variants: none or `:cpu`, two minutes on two CPU cores; `:smoke`, seconds, to see that it runs.
 """
 
-from experiments import defaults, mario_iggy, recipes
+from experiments import mario_iggy
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

@@ -12,8 +12,8 @@ Variants: none, the paper's 200 epochs and its widths; `:cpu`, 10 minutes on two
 see that it runs.
 """
 
-from experiments import defaults, recipes
-from flowjax_inv.report import papers
+from experiments.report import papers
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

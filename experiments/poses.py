@@ -12,7 +12,8 @@ Variants: none or `:cpu`, CIFAR-10 on two cores; `:mnist`, MNIST's digits; `:dig
 made here; `:smoke`, to see that it runs.
 """
 
-from experiments import cifar10, defaults, mnist, recipes
+from experiments import cifar10, mnist
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

@@ -14,20 +14,20 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.running.command_line import UsageError, leave
-from flowjax_inv.report.reading import read_object
-from flowjax_inv.report.readme import (
+from experiments.report.reading import read_object
+from experiments.report.readme import (
     aligned_table,
     images_table,
     replace_between_markers,
     turned_table,
 )
-from flowjax_inv.report.readme_sprites import (
+from experiments.report.readme_sprites import (
     discovery_table,
     modes_table,
     results_table,
     rotation_distances,
 )
+from experiments.running.command_line import UsageError, leave
 
 __all__ = ["draw", "main", "publish", "readme_with_table"]
 
@@ -108,8 +108,8 @@ def draw(results: Path, folder: Path) -> None:
         folder: of rotation_distance.png, if there are runs for it.
     """
     # Matplotlib takes a second to import.
-    from flowjax_inv.report import discovery, turned
-    from flowjax_inv.report.rendering import as_png
+    from experiments.report import discovery, turned
+    from experiments.report.rendering import as_png
 
     curves = rotation_distances(results)
     if curves:

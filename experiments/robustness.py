@@ -19,13 +19,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import build
 from experiments.measuring.judging import Probabilities, Seen, behind_gate
 from experiments.measuring.turning import KNOWN, SHIFTS, WAYS, Ways, over_batches
+from experiments.report.turned import write_robustness
 from experiments.running.command_line import leave
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder, environment
 from experiments.running.trained import Trained, load_run
+from experiments.setup import build
 from flowjax_inv import metrics
 from flowjax_inv.data.sets import Split
 from flowjax_inv.data.variants import turned_bicubic
@@ -37,7 +38,6 @@ from flowjax_inv.inference import (
     predict,
     predict_adaptive,
 )
-from flowjax_inv.report.turned import write_robustness
 from flowjax_inv.training import Stream
 
 __all__ = ["main", "measure"]

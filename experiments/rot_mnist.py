@@ -11,8 +11,8 @@ runs. `:cpu` with --config.classifier.width=24 --config.train.epochs=20 reaches 
 in 100 minutes where three runs share the cores.
 """
 
-from experiments import defaults, recipes
-from flowjax_inv.report import papers
+from experiments.report import papers
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

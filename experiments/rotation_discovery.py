@@ -17,7 +17,8 @@ evenly over the box, and takes eight views an image. Variants: none or `:cpu`, t
 cores, `:all` three; `:smoke`, to see that it runs.
 """
 
-from experiments import defaults, mario_iggy, recipes
+from experiments import mario_iggy
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

@@ -3,8 +3,8 @@
     python -m experiments.run --config=experiments/mario_iggy.py --workdir=runs/mario_iggy
 
 The same command continues a run that was stopped. Fields change on the command line:
---config.controller.value=0.3; experiments/defaults.py lists them all. With --profile=20:30 steps 20
-to 29 are traced, and the report shows where their time went.
+--config.controller.value=0.3; experiments/setup/defaults.py lists them all. With --profile=20:30
+steps 20 to 29 are traced, and the report shows where their time went.
 """
 
 import math
@@ -19,10 +19,10 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import defaults
-from experiments.assembly import Assembly, assemble
-from experiments.fields import flatten
 from experiments.measuring.measures import Measures
+from experiments.report.page import write_report
+from experiments.report.papers import paper_figure
+from experiments.report.tables import summary
 from experiments.running.allocator import keep_freed_memory
 from experiments.running.collector import collect_rarely
 from experiments.running.command_line import UsageError, check_arguments, leave, portable
@@ -30,11 +30,11 @@ from experiments.running.log import Log
 from experiments.running.profiling import Profile, steps_of
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder, environment
+from experiments.setup import defaults
+from experiments.setup.assembly import Assembly, assemble
+from experiments.setup.fields import flatten
 from flowjax_inv import training
-from flowjax_inv.checkpoints import Checkpoints
-from flowjax_inv.report.page import write_report
-from flowjax_inv.report.papers import paper_figure
-from flowjax_inv.report.tables import summary
+from flowjax_inv.training.checkpoints import Checkpoints
 
 __all__ = ["train_and_evaluate"]
 
@@ -49,7 +49,7 @@ def train_and_evaluate(
     """Run an experiment from where it stands to its report.
 
     Args:
-        config: see experiments/defaults.py.
+        config: see experiments/setup/defaults.py.
         workdir: folder of the run; a stopped run of the same config continues there, a finished
             one is left alone.
         command: how to repeat it, for the report.

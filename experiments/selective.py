@@ -13,7 +13,7 @@ with the equivariance term and a classifier that is nearly at rest from two epoc
 see that it runs.
 """
 
-from experiments import defaults, recipes
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

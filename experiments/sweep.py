@@ -23,10 +23,9 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import build, checks, defaults, optimizers
 from experiments import run as experiment  # its flags --config and --workdir are taken over
-from experiments.fields import flatten
-from experiments.report import compare_runs
+from experiments.report.comparing import compare_runs
+from experiments.report.formats import setting
 from experiments.running.allocator import keep_freed_memory
 from experiments.running.collector import collect_rarely
 from experiments.running.command_line import (
@@ -38,7 +37,8 @@ from experiments.running.command_line import (
 )
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder
-from flowjax_inv.report.formats import setting
+from experiments.setup import build, checks, defaults, optimizers
+from experiments.setup.fields import flatten
 
 __all__ = ["Combination", "combinations", "parse_grid", "sweep"]
 

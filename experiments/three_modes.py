@@ -8,7 +8,8 @@ Variants: none or `:cpu`, a minute and a half on two quiet CPU cores; `:smoke`, 
 run.
 """
 
-from experiments import defaults, mario_iggy, recipes
+from experiments import mario_iggy
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

@@ -18,8 +18,8 @@ The rival of random crops is tuned over boxes on images held out from training, 
         --grid "transform.min_size=0.2,0.5,0.8"
 """
 
-from experiments import defaults, recipes
-from flowjax_inv.report import papers
+from experiments.report import papers
+from experiments.setup import defaults, recipes
 
 
 def get_config(variant: str = "") -> defaults.Config:

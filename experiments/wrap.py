@@ -24,8 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import build, defaults, poses
+from experiments import poses
 from experiments.measuring.judging import CLOSED
+from experiments.report.formats import as_percent, fixed, markdown_line
 from experiments.run import train_and_evaluate
 from experiments.running.allocator import keep_freed_memory
 from experiments.running.collector import collect_rarely
@@ -33,12 +34,12 @@ from experiments.running.command_line import leave
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder
 from experiments.running.trained import Trained, load_run
+from experiments.setup import build, defaults
 from flowjax_inv.data.user_pictures import find_pictures
 from flowjax_inv.data.variants import turned_bicubic
 from flowjax_inv.inference import Wrapped, least_images, wrap
+from flowjax_inv.inference.robustness import C8
 from flowjax_inv.networks import find_function
-from flowjax_inv.report.formats import as_percent, fixed, markdown_line
-from flowjax_inv.robustness import C8
 
 __all__ = ["main", "wrap_folder", "wrapped_run"]
 

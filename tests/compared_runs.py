@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flowjax_inv.report.compare import compare
+from experiments.report.compare import compare
 
 CONFIG: dict[str, Any] = {
     "command": "python -m x",

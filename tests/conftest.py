@@ -59,5 +59,5 @@ collect_rarely()
 def undrawn() -> Iterator[None]:
     """Leave a module's figures of runs unpainted: only the tests of the report look at them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flowjax_inv.report.page.as_png", lambda _: b"unpainted")
+        patch.setattr("experiments.report.page.as_png", lambda _: b"unpainted")
         yield

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from flowjax_inv.report.evaluation import wrap
+from experiments.report.evaluation import wrap
 
 HALF_RANGE = 90.0
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments import defaults, mario_iggy
+from experiments import mario_iggy
 from experiments.run import train_and_evaluate
 from experiments.running.run_folder import RunFolder
+from experiments.setup import defaults
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,11 +8,11 @@ import optax
 from laws_distributions import Pixels
 
 from flowjax_inv import training
-from flowjax_inv.controllers import Constant
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.networks import MLP
-from flowjax_inv.objectives import Objective
-from flowjax_inv.placement import Placement
+from flowjax_inv.training.controllers import Constant
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
 from flowjax_inv.transforms import Affine
 
 IMAGES = jax.random.randint(jax.random.key(0), (24, 8, 8, 1), 0, 256).astype(jnp.uint8)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from poses import blobs, pose, upright
 
-from flowjax_inv.alignment import align, prototype, residual_degrees
+from flowjax_inv.inference.alignment import align, prototype, residual_degrees
 from flowjax_inv.transforms import Affine
 
 ROTATION = Affine("rotation")

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import build, defaults, three_modes
+from experiments import three_modes
 from experiments.measuring.densities import Subject, make_arc_shares
 from experiments.measuring.posed_densities import by_pose
+from experiments.setup import build, defaults
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution

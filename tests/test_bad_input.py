@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import build, mario_iggy, mnist
+from experiments import mario_iggy, mnist
+from experiments.setup import build
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.inference import make_mean_shift, make_predict

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv import bijections
-from flowjax_inv.couplings import Couplings
+from flowjax_inv.distributions import bijections
+from flowjax_inv.distributions.couplings import Couplings
 
 
 def _conditioner(inputs: int, outputs: int) -> bijections.Conditioner:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from steps import IMAGES, LABELS, build, copy
 
-from flowjax_inv.checkpoints import Checkpoints, config_differences
+from flowjax_inv.training.checkpoints import Checkpoints, config_differences
 
 
 def test_config_differences_name_fields_on_both_sides() -> None:

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from compared_runs import make_run, shape
 
-from experiments import report
-from flowjax_inv.report.compare import compare
-from flowjax_inv.report.compare_table import (
+from experiments.report.compare import compare
+from experiments.report.compare_table import (
     cells,
     figures_behind,
     heads,
@@ -22,6 +21,7 @@ from flowjax_inv.report.compare_table import (
     markdown,
     matrix,
 )
+from experiments.report.comparing import compare_runs
 
 # --- what belongs together
 
@@ -286,7 +286,7 @@ def test_a_folder_that_cannot_be_counted_is_named_with_its_reason(
     good, bad = make_run(tmp_path / "good"), make_run(tmp_path / "bad", {"seed": 1})
     damage, text = BROKEN[case]
     cast(Any, damage)(bad)
-    page = report.compare_runs([good, bad], tmp_path / "out")
+    page = compare_runs([good, bad], tmp_path / "out")
     ((name, reason),) = compare([good, bad]).left_out
     assert name == "bad"
     assert re.search(text, reason)
@@ -325,7 +325,7 @@ def test_alarms_are_counted_and_shown(
     change: dict[str, Any], word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = [make_run(tmp_path / "good"), make_run(tmp_path / "bad", {"seed": 1}, **change)]
-    page = report.compare_runs(folders, tmp_path / "out")
+    page = compare_runs(folders, tmp_path / "out")
     said = capsys.readouterr().out
     assert f"| {word} in 1 of 2 |" in said
     assert f"- bad: {word.capitalize()}" in said

@@ -9,10 +9,11 @@ import pytest
 from compared_runs import contents, make_evaluation, make_run
 from matplotlib.axes import Axes
 
-from experiments import report
-from flowjax_inv.report import compare_figures, compare_page, formats
-from flowjax_inv.report.compare import compare
-from flowjax_inv.report.evaluation import MissingArrayError
+from experiments.report import compare_figures, compare_page, formats
+from experiments.report.__main__ import main
+from experiments.report.compare import compare
+from experiments.report.comparing import compare_runs
+from experiments.report.evaluation import MissingArrayError
 
 # --- what is written, and where
 
@@ -21,7 +22,7 @@ def test_nothing_is_written_into_the_folders_of_runs(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / "runs" / f"run{i}", {"seed": i}) for i in range(2)]
     np.savez(folders[0] / "evaluation.npz", **cast(Any, make_evaluation()))
     before = contents(tmp_path / "runs")
-    report.compare_runs(folders, tmp_path / "out")
+    compare_runs(folders, tmp_path / "out")
     assert contents(tmp_path / "runs") == before
     assert set(contents(tmp_path / "out")) == {"report.html", "table.md", "comparison.json"}
 
@@ -34,7 +35,7 @@ def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     ]
     for folder in folders[:2]:
         np.savez(folder / "evaluation.npz", **cast(Any, make_evaluation()))
-    text = report.compare_runs(folders, tmp_path / "out").read_text()
+    text = compare_runs(folders, tmp_path / "out").read_text()
     sources = re.findall(r'src="([^"]*)"', text)
     assert len(sources) == 4, "half-ranges, curves, and views of the two that have a density"
     assert all(source.startswith("data:image/png;base64,") for source in sources)
@@ -52,7 +53,7 @@ def test_the_page_has_densities_and_arcs_side_by_side(tmp_path: Path) -> None:
         np.savez(run / "evaluation.npz", **cast(Any, make_evaluation() | rotations))
         (run / "metrics.jsonl").write_text('{"step": 1, "epoch": 1, "arc_share_6": 0.5}\n')
         folders.append(run)
-    text = report.compare_runs(folders, tmp_path / "out").read_text()
+    text = compare_runs(folders, tmp_path / "out").read_text()
     titles = re.findall(r"<h3>(.*?)</h3>", text)
     assert titles == [
         "Does the density know where the input points?", "How the runs went",
@@ -64,9 +65,7 @@ def test_the_page_has_densities_and_arcs_side_by_side(tmp_path: Path) -> None:
 
 
 def test_runs_without_arrays_and_metrics_still_have_their_table(tmp_path: Path) -> None:
-    text = report.compare_runs(
-        [make_run(tmp_path / "a", metrics=False)], tmp_path / "o"
-    ).read_text()
+    text = compare_runs([make_run(tmp_path / "a", metrics=False)], tmp_path / "o").read_text()
     assert "Not drawn: no run here kept its metrics.jsonl." in text
     assert "Not drawn: no run here kept an evaluation.npz." in text
     assert "99.00" in text
@@ -82,9 +81,9 @@ def test_the_same_runs_make_the_same_files(tmp_path: Path) -> None:
 def test_comparisons_and_records_of_sweeps_may_be_among_the_runs(tmp_path: Path) -> None:
     run, out, record = make_run(tmp_path / "run"), tmp_path / "comparison", tmp_path / "sweep.json"
     record.write_text("{}")
-    report.compare_runs([run], out)
+    compare_runs([run], out)
     first = contents(out)
-    report.compare_runs([run, out, record], out)
+    compare_runs([run, out, record], out)
     assert contents(out) == first
 
 
@@ -94,7 +93,7 @@ def test_the_command_refuses_in_one_line(
     run = make_run(tmp_path / "run")
     for out in (run, run / "figures" / "deep"):
         with pytest.raises(SystemExit) as left:
-            report.main([str(run), "--out", str(out)])
+            main([str(run), "--out", str(out)])
         assert left.value.code == 2
         error = capsys.readouterr().err
         assert error.startswith("error: --out=")
@@ -102,13 +101,13 @@ def test_the_command_refuses_in_one_line(
         assert len(error.splitlines()) == 1
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit) as left:
-        report.main([str(tmp_path / "empty"), "--out", str(tmp_path / "out")])
+        main([str(tmp_path / "empty"), "--out", str(tmp_path / "out")])
     assert left.value.code == 2
     error = capsys.readouterr().err
     assert "none of 1 folders holds a finished run (empty: is no run folder" in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "out").exists()
-    assert report.main([str(run), "--out", str(tmp_path / "out")]) == 0
+    assert main([str(run), "--out", str(tmp_path / "out")]) == 0
 
 
 # --- figures

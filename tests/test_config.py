@@ -11,14 +11,14 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import build, checks, defaults, optimizers
-from experiments.fields import flatten
 from experiments.measuring import evaluate
 from experiments.running.command_line import UsageError, available_configs, check_arguments
+from experiments.setup import build, checks, defaults, optimizers
+from experiments.setup.fields import flatten
 from flowjax_inv.data.recipes import GENERATED
 from flowjax_inv.data.sets import Split
 from flowjax_inv.data.sprites import mario_iggy as make_set
-from flowjax_inv.objectives import Objective
+from flowjax_inv.training.objectives import Objective
 
 ROOT = Path(__file__).parents[1]
 CONFIG = "--config=experiments/mario_iggy.py"
@@ -183,7 +183,7 @@ BAD_LINES = [
     ([], "--config is missing; available: experiments/cifar10.py, "),
     (["--config"], "--config is missing; available"),
     (["--config=experiments/mario.py"], "experiments/mario.py is not a file; available: exp"),
-    (["--config=experiments/build.py"], "experiments/build.py has no get_config"),
+    (["--config=experiments/setup/build.py"], "experiments/setup/build.py has no get_config"),
     ([CONFIG + ":samll"], 'variant "samll" is unknown; allowed: cpu, paper, rivals, rotation,'),
     ([CONFIG, "--config.train.epoch=3"], "no field train.epoch; did you mean train.epochs"),
     ([CONFIG, "--config.distribution.layer=3"], "did you mean distribution.layers"),
@@ -193,7 +193,10 @@ BAD_LINES = [
     ([CONFIG, "--config.controller.value=x"], "--config.controller.value is 'x'; it wants a numb"),
     ([CONFIG, "--config.train.shuffle=maybe"], "is 'maybe'; it wants true or false"),
     ([CONFIG, "--bogus=3"], "--bogus is not known; fields of the config are written --config."),
-    ([CONFIG, "--config.zzz=3"], "no field zzz; the fields are listed in experiments/defaults.py"),
+    (
+        [CONFIG, "--config.zzz=3"],
+        "no field zzz; the fields are listed in experiments/setup/defaults.py",
+    ),
 ]
 
 

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import build
+from experiments.setup import build
 from flowjax_inv import training
-from flowjax_inv.controllers import Constant, EntropyBand, PatientBand, Ramp
+from flowjax_inv.training.controllers import Constant, EntropyBand, PatientBand, Ramp
 
 CASES = [
     Constant(0.3), Ramp(1.0, 2.0, 5), EntropyBand(low=0, high=1), PatientBand(0.3, low=0, high=1)

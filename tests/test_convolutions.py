@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv.convolutions import (
+from flowjax_inv.native import convolutions, onednn
+from flowjax_inv.native.convolutions import convolve_onednn
+from flowjax_inv.networks.convolutions import (
     Conv,
     convolve,
-    convolve_onednn,
     convolve_patches,
     layer,
-    onednn,
     patches,
     uniform_fan_in,
 )
@@ -156,10 +156,10 @@ def test_auto_is_fast_on_one_device_in_both_modes(
     """The tests run on four devices, where it is lax."""
     seen = []
     monkeypatch.setattr(onednn, "available", lambda: there)
-    for name in ("convolve_onednn", "convolve_patches"):
-        own = getattr(layer, name)
+    for room, name in ((convolutions, "convolve_onednn"), (layer, "convolve_patches")):
+        own = getattr(room, name)
         monkeypatch.setattr(
-            layer, name, lambda *args, own=own, name=name: (seen.append(name), own(*args))[1]
+            room, name, lambda *args, own=own, name=name: (seen.append(name), own(*args))[1]
         )
     x = jax.random.normal(jax.random.key(0), (2, 6, 6, 8))
     variables = Conv(4).init(jax.random.key(1), x)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv.bijections import Conditioner, ConditionerNet, Squash
-from flowjax_inv.couplings import Couplings
+from flowjax_inv.distributions.bijections import Conditioner, ConditionerNet, Squash
+from flowjax_inv.distributions.couplings import Couplings
 
 CAP, IMAGES, LAYERS = 3.0, 4, 3
 EMBEDDING = jax.random.normal(jax.random.key(0), (IMAGES, 5))

@@ -11,11 +11,11 @@ import pytest
 from crop_cases import TRANSFORM, flow_lrp, lrp
 
 from flowjax_inv import training
-from flowjax_inv.controllers import Constant
 from flowjax_inv.distributions.crops import InstaAugLRP
 from flowjax_inv.networks import MLP
-from flowjax_inv.objectives import Objective
-from flowjax_inv.placement import Placement
+from flowjax_inv.training.controllers import Constant
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
 
 STEP_IMAGES = jax.random.randint(jax.random.key(0), (8, 16, 16, 1), 0, 256).astype(jnp.uint8)
 ONE = Placement(jax.devices()[:1])  # of the four simulated devices

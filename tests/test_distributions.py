@@ -11,7 +11,7 @@ import pytest
 from laws_distributions import Case, Pixels, case
 from small_densities import circular, flow, gaussian
 
-from experiments import build
+from experiments.setup import build
 from flowjax_inv.distributions.base import (
     log_prob_along_samples,
 )

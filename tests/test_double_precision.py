@@ -14,15 +14,16 @@ from crop_cases import flow_lrp, lrp
 from laws_distributions import Pixels
 from warp_cases import BOXES, GOLDEN, as_matrices, value_and_gradients
 
-from flowjax_inv import foreign, training, warps
-from flowjax_inv.controllers import EntropyBand
+from flowjax_inv import training, warps
 from flowjax_inv.distributions.box import InstaAug
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.distributions.gaussian import ConditionalGaussian
 from flowjax_inv.inference import make_mean_shift, make_predict
+from flowjax_inv.native import foreign
 from flowjax_inv.networks import FixupResNet, SimpleConv
-from flowjax_inv.objectives import Objective
-from flowjax_inv.placement import Placement
+from flowjax_inv.training.controllers import EntropyBand
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
 from flowjax_inv.transforms import Affine
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from smoke_runs import smoke
 
-from experiments.fields import flatten
 from experiments.run import train_and_evaluate
+from experiments.setup.fields import flatten
 from flowjax_inv.data import stored
 from flowjax_inv.data.sets import DataSet, Split
 

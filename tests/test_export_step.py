@@ -11,9 +11,9 @@ from exported import IMAGES, NORMALIZATION, parts
 from jax import export as jax_export
 
 from flowjax_inv import training
-from flowjax_inv.controllers import EntropyBand
-from flowjax_inv.objectives import Objective
-from flowjax_inv.placement import Placement
+from flowjax_inv.training.controllers import EntropyBand
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
 
 
 def flat_step(name: str, *, batch_norm: bool) -> tuple[Any, list[Any], tuple[Any, ...]]:

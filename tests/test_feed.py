@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from flowjax_inv.data.batches import batch_indices
-from flowjax_inv.feed import Feed
-from flowjax_inv.placement import Placement
+from flowjax_inv.training.feed import Feed
+from flowjax_inv.training.placement import Placement
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (10, 2, 3, 1), dtype=np.uint8)
 TARGETS = np.arange(10, dtype=np.int32)

@@ -9,8 +9,8 @@ from finished_run import GOOD, HALF_RANGE, make_evaluation, make_metrics
 from matplotlib.axes import Axes
 from matplotlib.projections.polar import PolarAxes
 
-from flowjax_inv.report import figures
-from flowjax_inv.report.evaluation import wrap
+from experiments.report import figures
+from experiments.report.evaluation import wrap
 
 
 def panels_of(figure: Any) -> list[PolarAxes]:

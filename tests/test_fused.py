@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv.convolutions import Conv, convolve, fused, onednn
-from flowjax_inv.convolutions.fused import Options, layer_onednn
-from flowjax_inv.convolutions.pooling import max_pool_2x2
+from flowjax_inv.native import fused, onednn
+from flowjax_inv.native.fused import layer_onednn
+from flowjax_inv.networks.convolutions import Conv, convolve
+from flowjax_inv.networks.convolutions.parts import Options
+from flowjax_inv.networks.convolutions.pooling import max_pool_2x2
 
 needs_onednn = pytest.mark.skipif(not onednn.available(), reason="onednn-cpu-gomp is missing")
 EITHER = list(itertools.product([False, True], repeat=2))  # pool, relu

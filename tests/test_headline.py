@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from finished_run import GOOD, IMAGES
 
-from flowjax_inv.report import formats, tables
+from experiments.report import formats, tables
 from flowjax_inv.transforms import Affine, Crop, Decoupled
 
 ALARM_WORDS = ("Not finite", "Collapse", "Saturation", "Runaway")

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv.convolutions import onednn
 from flowjax_inv.distributions.bases import UniformBox
 from flowjax_inv.distributions.box import Identity
 from flowjax_inv.inference import (
@@ -19,6 +18,7 @@ from flowjax_inv.inference import (
     predict,
     predict_adaptive,
 )
+from flowjax_inv.native import onednn
 from flowjax_inv.networks import MLP
 from flowjax_inv.transforms import Affine
 
@@ -97,7 +97,7 @@ def test_onednn_takes_more_views_at_a_time(
 ) -> None:
     monkeypatch.setattr(onednn, "available", lambda: there)
     assert averaging._at_a_time() == most
-    monkeypatch.delitem(sys.modules, "flowjax_inv.convolutions")
+    monkeypatch.delitem(sys.modules, "flowjax_inv.native.onednn")
     assert averaging._at_a_time() == 32
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from warp_cases import BOXES, GOLDEN, as_matrices, value_and_gradients
 
-from flowjax_inv import foreign, warps
+from flowjax_inv import warps
+from flowjax_inv.native import foreign
 from flowjax_inv.warps import sampling
 
 compiled = pytest.mark.skipif(not foreign.available(), reason="taps.c is not compiled")
@@ -117,7 +118,7 @@ def test_native_writes_its_part_alone(shear: float) -> None:
 AT_THE_END_OF_MEMORY = """
 import ctypes, itertools, mmap
 import numpy as np
-from flowjax_inv import foreign
+from flowjax_inv.native import foreign
 
 def at_the_end(count):
     size = -(-4 * count // mmap.PAGESIZE) * mmap.PAGESIZE

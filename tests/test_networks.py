@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import build
-from flowjax_inv.convolutions import onednn
-from flowjax_inv.convolutions.pooling import max_pool_2x2
+from experiments.setup import build
+from flowjax_inv.native import onednn
 from flowjax_inv.networks import (
     MLP,
     FixupResNet,
@@ -23,6 +22,7 @@ from flowjax_inv.networks import (
     PreActResNet18,
     SimpleConv,
 )
+from flowjax_inv.networks.convolutions.pooling import max_pool_2x2
 
 GOLDEN = np.load(Path(__file__).parent / "golden" / "networks.npz")
 

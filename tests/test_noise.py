@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from flowjax_inv.distributions.bases import Gaussian, GaussianMixture, UniformBox
-from flowjax_inv.noise import SPREADS, SpreadKey, draw_noise, split_key
+from flowjax_inv.distributions.noise import SPREADS, SpreadKey, draw_noise, split_key
 
 KEY = jax.random.key(0)
 LAWS = {

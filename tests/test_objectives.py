@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from flowjax_inv.objectives import (
+from flowjax_inv.training.objectives import (
     Objective,
     score_function_term,
     view_cross_entropy,

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv import foreign
-from flowjax_inv.convolutions import calls, convolve, convolve_onednn, onednn
+from flowjax_inv.native import convolutions, foreign, onednn
+from flowjax_inv.native.convolutions import convolve_onednn
+from flowjax_inv.networks.convolutions import convolve
 
 needs_onednn = pytest.mark.skipif(not onednn.available(), reason="onednn-cpu-gomp is missing")
 
@@ -79,7 +80,7 @@ def test_nothing_of_nothing() -> None:
 
 LEAVE = """
 import jax, jax.numpy as jnp
-from flowjax_inv.convolutions import Conv
+from flowjax_inv.networks.convolutions import Conv
 x = jnp.ones((256, 32, 32, 16))
 layer = Conv(16, padding=1, conv="onednn")
 variables = layer.init(jax.random.key(0), x)
@@ -106,7 +107,7 @@ def test_a_process_may_leave_while_it_computes(keep: bool) -> None:
 
 THREADS = """
 import os, jax, jax.numpy as jnp
-from flowjax_inv.convolutions import Conv
+from flowjax_inv.networks.convolutions import Conv
 x = jnp.ones((64, 32, 32, 16))
 counts = []
 for conv in ("lax", "onednn"):
@@ -144,13 +145,13 @@ def test_exported_onednn_is_xla() -> None:
 def test_single_pixels_by_strides_are_not_left_to_the_library(monkeypatch) -> None:
     """Its kernel gradient writes beyond its array there, on processors without AVX-512."""
     seen = []
-    own = calls._map
+    own = convolutions._map
 
     def watched(name: Any, a: Any, b: Any, shape: Any, stride: int, padding: int) -> jax.Array:
         seen.append(stride)
         return own(name, a, b, shape, stride, padding)
 
-    monkeypatch.setattr(calls, "_map", watched)
+    monkeypatch.setattr(convolutions, "_map", watched)
     x, kernel = jnp.ones((2, 7, 7, 3)), jnp.ones((1, 1, 3, 4))
     jax.grad(lambda k: jnp.sum(convolve_onednn(x, k, stride=2, padding=1)))(kernel)
     assert seen
@@ -195,7 +196,7 @@ def test_an_operation_made_on_one_thread_runs_on_another(name: onednn.Map) -> No
 def test_what_the_library_refuses_is_an_error_of_jax() -> None:
     x, kernel = jnp.zeros((2, 6, 6, 8)), jnp.zeros((3, 3, 8, 4))
     with pytest.raises(jax.errors.JaxRuntimeError, match="oneDNN could not convolution_forward"):
-        calls._map("forward", x, kernel, (2, 9, 9, 4), 1, 1).block_until_ready()
+        convolutions._map("forward", x, kernel, (2, 9, 9, 4), 1, 1).block_until_ready()
 
 
 def test_onednn_refuses_what_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +221,9 @@ def test_a_package_without_its_library_is_no_library(
 INTERRUPTED = """
 import signal, time
 import jax, jax.numpy as jnp, numpy as np
-from flowjax_inv.convolutions import convolve, convolve_onednn, onednn
+from flowjax_inv.native import onednn
+from flowjax_inv.native.convolutions import convolve_onednn
+from flowjax_inv.networks.convolutions import convolve
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 own, calls = onednn._build, []
 def build(*args):

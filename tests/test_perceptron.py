@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv import foreign
-from flowjax_inv.couplings.perceptron import perceptron, perceptron_xla
+from flowjax_inv.distributions.perceptron import perceptron_xla
+from flowjax_inv.native import foreign
+from flowjax_inv.native.perceptron import perceptron
 
 compiled = pytest.mark.skipif(not foreign.available(), reason="perceptron.c is not compiled")
 
@@ -165,7 +166,7 @@ ON_SOME_PROCESSORS = """
 import os, sys
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])])
 import jax, numpy as np
-from flowjax_inv.couplings.perceptron import perceptron
+from flowjax_inv.native.perceptron import perceptron
 random = np.random.default_rng(0)
 shapes = ((64, 100), (3, 64), (3, 2000), (64, 6), (6,))
 args = [random.normal(size=shape).astype(np.float32) for shape in shapes]

@@ -14,12 +14,12 @@ import optax
 import pytest
 
 from flowjax_inv import training
-from flowjax_inv.controllers import EntropyBand
-from flowjax_inv.convolutions import Conv
 from flowjax_inv.distributions.flow import Flow
-from flowjax_inv.feed import Feed
-from flowjax_inv.objectives import Objective
-from flowjax_inv.placement import Placement
+from flowjax_inv.networks.convolutions import Conv
+from flowjax_inv.training.controllers import EntropyBand
+from flowjax_inv.training.feed import Feed
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
 from flowjax_inv.transforms import Affine
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 1), dtype=np.uint8)

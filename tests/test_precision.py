@@ -11,9 +11,8 @@ import optax
 import pytest
 from laws_distributions import Pixels
 
-from experiments import build, checks, defaults
+from experiments.setup import build, checks, defaults
 from flowjax_inv import export, training
-from flowjax_inv.controllers import Constant
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.export import with_plain_convolutions
 from flowjax_inv.inference import make_predict
@@ -27,8 +26,9 @@ from flowjax_inv.networks import (
     PreActResNet18,
     SimpleConv,
 )
-from flowjax_inv.objectives import Objective
-from flowjax_inv.placement import Placement
+from flowjax_inv.training.controllers import Constant
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
 from flowjax_inv.transforms import Affine
 
 NETWORKS = [

@@ -15,7 +15,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 from test_archives import WRITERS
 
-from experiments import build
+from experiments.setup import build
 from flowjax_inv.data import __main__ as command
 from flowjax_inv.data import stored, user_pictures
 from flowjax_inv.data.prepare import prepare

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from finished_run import GOOD, make_evaluation, write_run
 
-from flowjax_inv.report import page, reading, rendering, step_time
+from experiments.report import page, reading, rendering, step_time
 
 
 def one_class(evaluation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -220,7 +220,7 @@ def test_differences_from_the_defaults_are_listed(tmp_path: Path) -> None:
 
 def test_importing_the_page_is_light() -> None:
     code = (
-        "import sys, flowjax_inv.report.page; "
+        "import sys, experiments.report.page; "
         "print([m for m in ('jax', 'flax', 'matplotlib', 'tensorflow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from finished_run import GOOD, make_evaluation, write_run
 
-from flowjax_inv.report import discovery, figures, page, readme, tables
-from flowjax_inv.report.compare import compare
-from flowjax_inv.report.compare_page import write_comparison
-from flowjax_inv.report.compare_table import heads
-from flowjax_inv.report.evaluation import MissingArrayError
+from experiments.report import discovery, figures, page, readme, tables
+from experiments.report.compare import compare
+from experiments.report.compare_page import write_comparison
+from experiments.report.compare_table import heads
+from experiments.report.evaluation import MissingArrayError
 
 FOUND = GOOD | {"rotation_distance": 0.0783, "least_turn_degrees": 3.58, "invariance_found": True}
 REGRESSION: dict[str, Any] = {

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from flowjax_inv.report import figures, page
-from flowjax_inv.report.by_class import MAX_NAMED
+from experiments.report import figures, page
+from experiments.report.by_class import MAX_NAMED
 
 RESULTS: dict[str, Any] = {
     "method": "flow",

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from finished_run import GOOD, IMAGES
 
-from experiments import build, publish
+from experiments import publish
+from experiments.report import papers, readme, readme_sprites
+from experiments.report.compare import compare
+from experiments.report.page import write_report
 from experiments.running.command_line import UsageError
-from flowjax_inv.report import papers, readme, readme_sprites
-from flowjax_inv.report.compare import compare
-from flowjax_inv.report.page import write_report
+from experiments.setup import build
 
 
 def write_results(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from smoke_runs import ROOT, command, smoke, train_until_the_eighth
 
-from flowjax_inv.checkpoints import Checkpoints
+from flowjax_inv.training.checkpoints import Checkpoints
 
 RESUME = (
     "--config.classifier.batch_norm=true", "--config.embedding.batch_norm=true",

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from poses import blobs, pose
 
-from flowjax_inv.robustness import C8, c8_average, rotation_sweep
+from flowjax_inv.inference.robustness import C8, c8_average, rotation_sweep
 from flowjax_inv.transforms import Affine
 
 IMAGES = blobs(jnp.linspace(-5.0, 5.0, 8))

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from smoke_runs import ROOT, run, smoke, train_until_the_eighth
 
-from experiments import defaults
 from experiments.measuring.measures import Measures
 from experiments.run import train_and_evaluate
 from experiments.running.command_line import portable
+from experiments.setup import defaults
 
 
 @pytest.fixture(scope="module")

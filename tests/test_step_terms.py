@@ -11,12 +11,12 @@ from poses import blobs, pose, upright
 from steps import IMAGES, LABELS, build, changed, copy, small_flow
 
 from flowjax_inv import training
-from flowjax_inv.controllers import Constant
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.box import Fixed, Identity
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.networks import MLP
-from flowjax_inv.objectives import Objective
+from flowjax_inv.training.controllers import Constant
+from flowjax_inv.training.objectives import Objective
 from flowjax_inv.transforms import Affine
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from experiments import defaults, mario_iggy
+from experiments import mario_iggy
 from experiments import run as experiment
 from experiments import sweep as sweeps
 from experiments.running.command_line import UsageError
 from experiments.running.run_folder import RunFolder
+from experiments.setup import defaults
 from experiments.sweep import combinations, parse_grid, sweep
 
 ROOT = Path(__file__).parents[1]
@@ -85,7 +86,7 @@ BAD_GRIDS = {
     " ; ": "--grid is empty",
     "sed=1": "config has no field sed; did you mean seed?",
     "distribution=flow": "no field distribution; did you mean distribution.name?",
-    "zzz=1": "no field zzz; the fields are listed in experiments/defaults.py",
+    "zzz=1": "no field zzz; the fields are listed in experiments/setup/defaults.py",
     "seed": "--grid has no value for seed; write",
     "seed=": "--grid has no value for seed; write",
     "seed=0;seed=1": "--grid has seed twice; list all of its values in one place",

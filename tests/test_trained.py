@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import pytest
 from smoke_runs import smoke
 
-from experiments import defaults
-from experiments.assembly import assemble
 from experiments.running.run_folder import RunFolder
 from experiments.running.trained import load_run
-from flowjax_inv.checkpoints import Checkpoints
+from experiments.setup import defaults
+from experiments.setup.assembly import assemble
+from flowjax_inv.training.checkpoints import Checkpoints
 
 
 @pytest.mark.slow

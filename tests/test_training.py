@@ -13,11 +13,11 @@ from laws_distributions import Pixels
 from steps import IMAGES, LABELS, ONE, ROTATION, build, changed, copy, small_flow
 
 from flowjax_inv import training
-from flowjax_inv.controllers import Constant, EntropyBand
 from flowjax_inv.distributions.box import Identity
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.networks import MLP, SimpleConv
-from flowjax_inv.objectives import Objective, view_cross_entropy
+from flowjax_inv.training.controllers import Constant, EntropyBand
+from flowjax_inv.training.objectives import Objective, view_cross_entropy
 from flowjax_inv.transforms import Affine
 
 

@@ -8,9 +8,9 @@ import laws_transforms as laws
 import numpy as np
 import pytest
 
-from experiments import build
-from flowjax_inv.matrices import exp, log
+from experiments.setup import build
 from flowjax_inv.transforms import Affine, Crop, Decoupled, Transform
+from flowjax_inv.transforms.matrices import exp, log
 
 # A new transform: one line here.
 TRANSFORMS = [

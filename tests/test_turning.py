@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from poses import blobs, pose
 
-from experiments import build, defaults, poses, robustness
+from experiments import poses, robustness
 from experiments.measuring import turning
 from experiments.run import train_and_evaluate
+from experiments.setup import build, defaults
 from flowjax_inv.data import stored
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.data.variants import turned_bicubic

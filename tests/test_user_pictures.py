@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import build, defaults
+from experiments.setup import build, defaults
 from flowjax_inv.data import user_pictures as pictures
 from flowjax_inv.data.user_pictures import find_pictures, open_picture, padded, warped
 from flowjax_inv.transforms import Affine

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from poses import blobs, pose
 
-from experiments import build, checks, defaults
+from experiments.setup import build, checks, defaults
 from flowjax_inv.data import stored, variants
 from flowjax_inv.data.sets import DataSet, Split
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from warp_cases import BOXES, GOLDEN, as_matrices, value_and_gradients
 
-from flowjax_inv import foreign, warps
+from flowjax_inv import warps
+from flowjax_inv.native import foreign
 
 QUARTER_TURN = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]], np.float32)
 RULES = [(p, a) for p in warps.PADDINGS for a in (True, False)]

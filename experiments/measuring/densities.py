@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.defaults import Config
+from experiments.setup.defaults import Config
 from flowjax_inv import metrics
 from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.data.pixels import Normalization

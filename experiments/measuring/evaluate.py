@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.defaults import Config
+from experiments.setup.defaults import Config
 from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.inference import average_views, view_logits
 from flowjax_inv.inference.averaging import POOL
-from flowjax_inv.objectives import Objective
-from flowjax_inv.placement import Placement
 from flowjax_inv.training import Stream
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
 from flowjax_inv.transforms import Transform
 
 __all__ = ["RULES", "Judge"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from flowjax_inv import metrics
 from flowjax_inv.inference import fit_gate, gate_score
-from flowjax_inv.robustness import c8_average, judged
+from flowjax_inv.inference.robustness import c8_average, judged
 
 __all__ = ["CLOSED", "Probabilities", "Seen", "behind_gate"]
 

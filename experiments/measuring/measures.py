@@ -5,9 +5,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.assembly import Assembly
 from experiments.measuring import densities, evaluate, posed_densities
 from experiments.measuring.straighten import straighten
+from experiments.setup.assembly import Assembly
 from flowjax_inv.training import TrainState
 
 __all__ = ["Measures"]

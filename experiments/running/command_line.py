@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import ml_collections
 from absl import flags as absl_flags
 
-from experiments.defaults import PLACES
-from experiments.fields import did_you_mean, flatten
+from experiments.setup.defaults import PLACES
+from experiments.setup.fields import did_you_mean, flatten
 
 __all__ = [
     "UsageError",
@@ -37,7 +37,7 @@ def available_configs() -> list[str]:
     return sorted(
         f"{folder.name}/{path.name}"
         for path in folder.glob("*.py")
-        if path.name != "defaults.py" and "\ndef get_config(" in path.read_text(encoding="utf-8")
+        if "\ndef get_config(" in path.read_text(encoding="utf-8")
     )
 
 
@@ -128,7 +128,7 @@ def unknown_field(field: str, known: list[str]) -> UsageError:
     """Say that a config has no such field, and which one was meant."""
     near = did_you_mean(field, known)
     if "did you mean" not in near:
-        near = "; the fields are listed in experiments/defaults.py."
+        near = "; the fields are listed in experiments/setup/defaults.py."
     return UsageError(f"config has no field {field}{near}")
 
 

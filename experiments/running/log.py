@@ -4,9 +4,9 @@ import math
 
 import jax
 
-from experiments.assembly import Assembly
 from experiments.running.progress import Progress
 from experiments.running.run_folder import RunFolder
+from experiments.setup.assembly import Assembly
 
 __all__ = ["Log"]
 

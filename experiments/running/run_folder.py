@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from flowjax_inv.checkpoints import config_differences
+from flowjax_inv.training.checkpoints import config_differences
 
 __all__ = ["RunFolder", "environment"]
 

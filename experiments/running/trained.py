@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from experiments import build, defaults, optimizers
 from experiments.running.run_folder import RunFolder
+from experiments.setup import build, defaults, optimizers
 from flowjax_inv import training
-from flowjax_inv.checkpoints import Checkpoints
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.base import ConditionalDistribution
-from flowjax_inv.objectives import Objective
+from flowjax_inv.training.checkpoints import Checkpoints
+from flowjax_inv.training.objectives import Objective
 from flowjax_inv.transforms import Transform
 
 __all__ = ["Trained", "load_run", "read_config"]

@@ -8,7 +8,8 @@ from flowjax_inv.data.picture_archives import PictureFolder, TinyImageNet
 
 __all__ = ["GENERATED", "SETS", "Recipe"]
 
-# Sets made by code, by SETS of experiments/build.py; a stored set of such a name would not be read.
+# Sets made by code, by SETS of experiments/setup/build.py; a stored set of such a
+# name would not be read.
 GENERATED = ("mario_iggy", "pictures", "printed_digits")
 
 

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from flowjax_inv.distributions.noise import draw_noise, split_key
 from flowjax_inv.naming import check_name
-from flowjax_inv.noise import draw_noise, split_key
 
 __all__ = ["Gaussian", "GaussianMixture", "UniformBox"]
 

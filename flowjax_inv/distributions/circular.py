@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from flowjax_inv.distributions.base import ConditionalDistribution
-from flowjax_inv.noise import draw_noise
+from flowjax_inv.distributions.noise import draw_noise
 
 __all__ = ["Circular", "LinearOnCircle"]
 

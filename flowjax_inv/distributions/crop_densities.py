@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from flowjax_inv.noise import draw_noise, split_key
+from flowjax_inv.distributions.noise import draw_noise, split_key
 
 __all__ = ["CropCategorical", "CropFlow"]
 

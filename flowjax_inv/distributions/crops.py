@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flowjax_inv.convolutions import Conv, Implementation
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.crop_densities import CropCategorical, CropFlow
 from flowjax_inv.distributions.flow import Flow
-from flowjax_inv.matrices import assemble
 from flowjax_inv.naming import check_name
+from flowjax_inv.networks.convolutions import Conv, Implementation
 from flowjax_inv.networks.residual import he_conv, he_normal, preact_block
 from flowjax_inv.transforms import Crop
+from flowjax_inv.transforms.matrices import assemble
 
 __all__ = ["FlowLRP", "InstaAugLRP"]
 
@@ -94,7 +94,7 @@ class _OverCrops(ConditionalDistribution):
             first mass is in proportion to exp(b). Empty: 1 for level 3, 3 for -1, else 0.
         min_size, max_size, centre, names: those of the `Crop` to be served. With "room" units whose
             crop would leave the picture have none and are left out, with "picture" none are.
-        conv: how convolutions are computed, see `flowjax_inv.convolutions`.
+        conv: how convolutions are computed, see `flowjax_inv.networks.convolutions`.
         axis_name: axis of `pmap` over which batch statistics are averaged.
     """
 

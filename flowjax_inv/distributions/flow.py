@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flowjax_inv import bijections
-from flowjax_inv.couplings import Couplings
+from flowjax_inv.distributions import bijections
 from flowjax_inv.distributions.base import (
     ConditionalDistribution,
     bounded,
@@ -18,6 +17,7 @@ from flowjax_inv.distributions.base import (
     unbounded,
 )
 from flowjax_inv.distributions.bases import GaussianMixture, UniformBox
+from flowjax_inv.distributions.couplings import Couplings
 from flowjax_inv.naming import check_name
 
 __all__ = ["Flow", "FlowDistribution"]

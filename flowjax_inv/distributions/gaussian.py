@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flowjax_inv import bijections
+from flowjax_inv.distributions import bijections
 from flowjax_inv.distributions.base import (
     ConditionalDistribution,
     bounded,

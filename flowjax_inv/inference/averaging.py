@@ -154,8 +154,8 @@ def _few_at_a_time(classify: Callable[[jax.Array], jax.Array], images: jax.Array
 
 def _at_a_time() -> int:
     # Slow to import, for Flax; who has not done it has no network that calls oneDNN.
-    convolutions = sys.modules.get("flowjax_inv.convolutions")
-    called = convolutions and convolutions.onednn.available()
+    onednn = sys.modules.get("flowjax_inv.native.onednn")
+    called = onednn and onednn.available()
     return _AT_A_TIME_BY_ONEDNN if called else _AT_A_TIME
 
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from flowjax_inv.distributions.noise import SPREADS, SpreadKey, repeat_key
 from flowjax_inv.inference.averaging import check_images
 from flowjax_inv.naming import check_name
-from flowjax_inv.noise import SPREADS, SpreadKey, repeat_key
 from flowjax_inv.transforms import Transform, wrap
 
 if TYPE_CHECKING:  # slow to import, and only named
@@ -129,7 +129,7 @@ def mean_shift(
         common_noise: the same noise for every image, so that what the samples are off by is the
             same for all: to bring images to one pose. Needs densities of this package.
         spread: of the samples, "independent", "antithetic" or "stratified", see
-            `flowjax_inv.noise`; the last two need densities of this package.
+            `flowjax_inv.distributions.noise`; the last two need densities of this package.
 
     Raises:
         TypeError: if images are not floating point.

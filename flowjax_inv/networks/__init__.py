@@ -3,8 +3,8 @@
 Every network is a Linen module with the call `network(images, train=False)`. `train` is a Python
 bool: it chooses batch statistics and dropout where a network has them. A network with batch norm
 has the field `axis_name`: the axis of `pmap` over which statistics are averaged. The field `conv`
-chooses how convolutions are computed, see `flowjax_inv.convolutions`. A new network is one class
-here and one line in `experiments/build.py`.
+chooses how convolutions are computed, see `flowjax_inv.networks.convolutions`. A new network is one
+class here and one line in `experiments/setup/build.py`.
 """
 
 from flowjax_inv.networks.inputs import CircularMask, Noisy, Shrunk

@@ -7,8 +7,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from flowjax_inv.convolutions import Conv, Implementation, uniform_fan_in
-from flowjax_inv.convolutions.pooling import max_pool_2x2
+from flowjax_inv.networks.convolutions import Conv, Implementation, uniform_fan_in
+from flowjax_inv.networks.convolutions.pooling import max_pool_2x2
 
 __all__ = ["MLP", "Layer13", "LeNet", "SimpleConv"]
 
@@ -38,7 +38,7 @@ class SimpleConv(nn.Module):
         features: length of the output.
         width: c, channels of the first convolution.
         batch_norm: normalise before every ReLU (Augerino's version of this network).
-        conv: how convolutions are computed, see `flowjax_inv.convolutions`.
+        conv: how convolutions are computed, see `flowjax_inv.networks.convolutions`.
         axis_name: axis of `pmap` over which batch statistics are averaged.
 
     Convention: images (N, H, W, C) with H, W >= 8. At 32x32 (28x28) the last pooling window is the
@@ -94,7 +94,7 @@ class LeNet(nn.Module):
     Attributes:
         features: length of the output.
         activation: "tanh" as on (Fashion-)MNIST; "relu" in the variant for colour pictures.
-        conv: how convolutions are computed, see `flowjax_inv.convolutions`.
+        conv: how convolutions are computed, see `flowjax_inv.networks.convolutions`.
 
     Convention: images (N, 28, 28, C) or (N, 32, 32, C). Weights and biases start from PyTorch's
         default U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
@@ -145,7 +145,7 @@ class Layer13(nn.Module):
         features: length of the output.
         width: k, channels of the first convolution.
         dropout_rate: share of the maps that dropout removes.
-        conv: how convolutions are computed, see `flowjax_inv.convolutions`.
+        conv: how convolutions are computed, see `flowjax_inv.networks.convolutions`.
         axis_name: axis of `pmap` over which batch statistics are averaged.
 
     Convention: with `train=True` the call needs `rngs={"dropout": key}` (unless the rate is 0) and

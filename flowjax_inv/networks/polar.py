@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flowjax_inv.convolutions import Conv, Implementation
+from flowjax_inv.networks.convolutions import Conv, Implementation
 
 __all__ = ["PolarConv", "polar_image"]
 
@@ -29,7 +29,7 @@ class PolarConv(nn.Module):
         batch_norm: normalise before every ReLU.
         mirrored: out of training, outputs are the mean with those of the mirrored image, mirrored
             back (output k becomes output -k): for images whose mirror image has the mirrored turn.
-        conv: how convolutions are computed, see `flowjax_inv.convolutions`.
+        conv: how convolutions are computed, see `flowjax_inv.networks.convolutions`.
         axis_name: axis of `pmap` over which batch statistics are averaged.
 
     Convention: show it means over 2x2 pixels and, in training, noise (`Shrunk`, `Noisy`); else it

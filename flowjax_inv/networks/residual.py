@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from flowjax_inv.convolutions import Conv, Implementation, uniform_fan_in
+from flowjax_inv.networks.convolutions import Conv, Implementation, uniform_fan_in
 
 __all__ = ["FixupResNet", "PreActResNet18", "he_conv", "he_normal", "preact_block"]
 
@@ -24,7 +24,7 @@ class FixupResNet(nn.Module):
     Attributes:
         features: length of the output.
         width: w, channels of the first convolution.
-        conv: how convolutions are computed, see `flowjax_inv.convolutions`.
+        conv: how convolutions are computed, see `flowjax_inv.networks.convolutions`.
 
     Convention: the first convolution starts from PyTorch's default; conv1 of a block from
         N(0, 2 / (9 c) / 3) for c channels out and three blocks; conv2 and the linear layer from 0.
@@ -90,7 +90,7 @@ class PreActResNet18(nn.Module):
 
     Attributes:
         features: length of the output.
-        conv: how convolutions are computed, see `flowjax_inv.convolutions`.
+        conv: how convolutions are computed, see `flowjax_inv.networks.convolutions`.
         axis_name: axis of `pmap` over which batch statistics are averaged.
 
     Convention: with `train=True` the call needs `mutable=["batch_stats"]`. Convolutions start from

@@ -13,10 +13,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from flowjax_inv import chunks
 from flowjax_inv.distributions.base import ConditionalDistribution, log_prob_along_samples
-from flowjax_inv.objectives import Objective, score_function_term
-from flowjax_inv.placement import Placement
+from flowjax_inv.training import chunks
+from flowjax_inv.training.objectives import Objective, score_function_term
+from flowjax_inv.training.placement import Placement
 from flowjax_inv.training.state import Controller, Params, Stream, TrainState
 from flowjax_inv.transforms import Transform, wrap
 

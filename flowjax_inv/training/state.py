@@ -12,7 +12,7 @@ import optax
 from jax.core import Tracer
 
 from flowjax_inv.distributions.base import ConditionalDistribution
-from flowjax_inv.objectives import Objective
+from flowjax_inv.training.objectives import Objective
 
 __all__ = ["Controller", "Params", "Stream", "TrainState", "init_state", "take_totals"]
 

@@ -10,9 +10,9 @@ import optax
 
 from flowjax_inv.data.pixels import Normalization, mirror_at_random
 from flowjax_inv.distributions.base import ConditionalDistribution
-from flowjax_inv.objectives import Objective
-from flowjax_inv.placement import Placement
 from flowjax_inv.training.losses import StepLoss, row_keys
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
 from flowjax_inv.training.state import Controller, Stream, TrainState
 from flowjax_inv.transforms import Transform
 

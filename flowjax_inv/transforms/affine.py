@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from flowjax_inv.matrices import as_matrices, assemble, exp, log
 from flowjax_inv.naming import check_name
 from flowjax_inv.transforms.base import ByMatrix, wrap
+from flowjax_inv.transforms.matrices import as_matrices, assemble, exp, log
 
 __all__ = ["Affine", "Decoupled"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from flowjax_inv import warps
-from flowjax_inv.matrices import inverse
 from flowjax_inv.naming import check_name
+from flowjax_inv.transforms.matrices import inverse
 
 __all__ = ["ByMatrix", "Transform", "wrap"]
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from flowjax_inv import warps
-from flowjax_inv.matrices import as_matrices, assemble
 from flowjax_inv.naming import check_name
 from flowjax_inv.transforms.base import Transform
+from flowjax_inv.transforms.matrices import as_matrices, assemble
 
 __all__ = ["Crop"]
 

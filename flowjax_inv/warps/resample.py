@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from flowjax_inv.warps import native, taps
+from flowjax_inv.native import warps as native
+from flowjax_inv.warps import taps
 
 __all__ = ["resample"]
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax.scipy import ndimage
 from jax.typing import ArrayLike
 
-from flowjax_inv import foreign
 from flowjax_inv.naming import check_name
+from flowjax_inv.native import foreign
 from flowjax_inv.warps.positions import (
     LARGEST_ENTRY,
     clamp,

@@ -1,0 +1,144 @@
+"""What a config stands for, made once: data, modules, devices, and how many steps there are."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from experiments.setup import build, checks, defaults, optimizers
+from flowjax_inv import training
+from flowjax_inv.data.batches import batch_indices, steps_per_epoch
+from flowjax_inv.data.pixels import Normalization
+from flowjax_inv.data.sets import DataSet
+from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.training.feed import Feed
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
+from flowjax_inv.transforms import Transform
+
+__all__ = ["Assembly", "assemble"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Assembly:
+    """The parts of a run.
+
+    Attributes:
+        config: of the run.
+        place: devices.
+        data: with its two splits.
+        targets, test_targets: what is predicted of their images.
+        normalization: of stored pixels.
+        transform: theta -> views.
+        classifier, distribution: Linen modules.
+        objective: how the loss is put together.
+        optimizer: over the parameters of both modules.
+        controller: of alpha.
+        epoch_steps, burn_in_steps, total_steps: of one epoch, of burn-in, of all epochs.
+    """
+
+    config: defaults.Config
+    place: Placement
+    data: DataSet
+    targets: np.ndarray
+    test_targets: np.ndarray
+    normalization: Normalization
+    transform: Transform
+    classifier: nn.Module
+    distribution: ConditionalDistribution
+    objective: Objective
+    optimizer: optax.GradientTransformation
+    controller: training.Controller
+    epoch_steps: int
+    burn_in_steps: int
+    total_steps: int
+
+    def init_state(self) -> training.TrainState:
+        """Return the state before the first step, on every device."""
+        state = training.init_state(
+            self.classifier,
+            self.distribution,
+            self.optimizer,
+            self.controller,
+            self.data.train.images[: self.config.train.batch_size],
+            key=jax.random.key(self.config.seed),
+            objective=self.objective,
+        )
+        return self.place.replicate(state)
+
+    def feed(self) -> Feed:
+        """Return what gives every step its batch."""
+        order = functools.partial(
+            batch_indices,
+            size=len(self.data.train),
+            batch_size=self.config.train.batch_size,
+            seed=self.config.seed,
+            shuffle=self.config.train.shuffle,
+        )
+        return build.feed(
+            self.config, self.data.train.images, self.targets, order, end=self.total_steps
+        )
+
+    def make_step(
+        self, *, burn_in: bool = False, resident: bool
+    ) -> Callable[..., training.TrainState]:
+        """Return the compiled step, see `training.make_step`."""
+        return training.make_step(
+            self.classifier,
+            self.distribution,
+            self.transform,
+            self.optimizer,
+            self.controller,
+            self.objective,
+            burn_in=burn_in,
+            normalization=self.normalization,
+            mirror=self.config.data.mirror,
+            placement=self.place,
+            resident=resident,
+        )
+
+
+def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
+    """Make the parts of a run.
+
+    Args:
+        config: of the run.
+        data: in place of those of `config.data`.
+
+    Raises:
+        ValueError: if a field is out of range, or the data are not there.
+    """
+    checks.check(config)
+    place = build.placement(config)
+    data = data or build.data_set(config)
+    classes = build.outputs(config, data.class_names)
+    targets, test_targets = (build.targets(config, split) for split in (data.train, data.test))
+    normalization = build.normalization(config)
+    normalization(jnp.asarray(data.train.images[:1]))  # refuses means of other channels
+    transform = build.transform(config)
+    distribution = build.distribution(config, transform, classes=classes)
+    per_epoch = steps_per_epoch(len(data.train), config.train.batch_size)
+    total = per_epoch * config.train.epochs
+    burn_in = per_epoch * config.objective.burn_in_epochs
+    return Assembly(
+        config=config,
+        place=place,
+        data=data,
+        targets=targets,
+        test_targets=test_targets,
+        normalization=normalization,
+        transform=transform,
+        classifier=build.network(config, "classifier", classes=classes),
+        distribution=distribution,
+        objective=build.objective(config, distribution, transform),
+        optimizer=optimizers.from_config(config, total_steps=total, steps_per_epoch=per_epoch),
+        controller=build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch),
+        epoch_steps=per_epoch,
+        burn_in_steps=burn_in,
+        total_steps=total,
+    )

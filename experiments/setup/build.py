@@ -1,0 +1,345 @@
+"""From a config to objects: the one place where names become classes (optimizers: `optimizers`).
+
+To add a method, a transform, a network or a data set: write its class in its room, and give it one
+line in a table here. A class receives those fields of its section of the config that it declares.
+"""
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from experiments.setup.defaults import FIELDS, Config
+from experiments.setup.fields import did_you_mean
+from flowjax_inv import networks, training, transforms
+from flowjax_inv.data import digits, sprites, stored, user_pictures, variants
+from flowjax_inv.data.pixels import Normalization
+from flowjax_inv.data.sets import DataSet, Split
+from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
+from flowjax_inv.distributions.circular import Circular
+from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
+from flowjax_inv.distributions.flow import Flow
+from flowjax_inv.distributions.gaussian import ConditionalGaussian
+from flowjax_inv.training import controllers
+from flowjax_inv.training.feed import Feed
+from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
+
+__all__ = [
+    "CONTROLLERS",
+    "DISTRIBUTIONS",
+    "NETWORKS",
+    "SETS",
+    "TRANSFORMS",
+    "controller",
+    "data_set",
+    "distribution",
+    "feed",
+    "left_out",
+    "network",
+    "normalization",
+    "objective",
+    "outputs",
+    "placement",
+    "targets",
+    "transform",
+]
+
+NETWORKS = {
+    "simple_conv": networks.SimpleConv,
+    "mlp": networks.MLP,
+    "lenet": networks.LeNet,
+    "fixup_resnet": networks.FixupResNet,
+    "layer13": networks.Layer13,
+    "preact_resnet18": networks.PreActResNet18,
+    "polar_conv": networks.PolarConv,
+    "outside": networks.Outside,
+}
+TRANSFORMS = {
+    "affine": transforms.Affine,
+    "decoupled": transforms.Decoupled,
+    "crop": transforms.Crop,
+}
+DISTRIBUTIONS = {
+    "identity": Identity,
+    "fixed": Fixed,
+    "augerino": Augerino,
+    "instaaug": InstaAug,
+    "gaussian": ConditionalGaussian,
+    "flow": Flow,
+    "circular": Circular,
+    "instaaug_lrp": InstaAugLRP,
+    "flow_lrp": FlowLRP,
+}
+CONTROLLERS = {
+    "constant": controllers.Constant,
+    "ramp": controllers.Ramp,
+    "band": controllers.EntropyBand,
+    "patient_band": controllers.PatientBand,
+}
+
+
+def _mario_iggy(section: Config) -> DataSet:
+    declared = inspect.signature(sprites.mario_iggy).parameters
+    fields = {name: section[name] for name in section if name in declared and name != "sprites"}
+    return sprites.mario_iggy(sprites=sprites.load_sprites(section.sprites), **fields)
+
+
+def _pictures(section: Config) -> DataSet:
+    if not section.dir:
+        raise ValueError("config.data.dir is empty; pictures want the folder they are in.")
+    return user_pictures.picture_set(
+        section.dir,
+        size=section.size,
+        channels=section.channels,
+        train_size=section.train_size,
+        seed=section.seed,
+    )
+
+
+def _printed_digits(section: Config) -> DataSet:
+    return digits.printed_digits(
+        train_size=section.train_size, test_size=section.test_size, seed=section.seed
+    )
+
+
+# Those of GENERATED; what is not here is looked for among the prepared sets.
+SETS: dict[str, Callable[[Config], DataSet]] = {
+    "mario_iggy": _mario_iggy,
+    "pictures": _pictures,
+    "printed_digits": _printed_digits,
+}
+
+
+_VARIANTS = ("classes", "validation_size", "long_tail", "choice", "repeats", "rotated_degrees",
+             "translated", "scaled", "centre_crop")  # fmt: skip
+
+
+def _look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
+    if name not in table:
+        raise ValueError(f'config.{field} is "{name}"{did_you_mean(name, sorted(table))}')
+    return table[name]
+
+
+def _fields(cls: Any, config: Config, name: str) -> dict[str, Any]:
+    """Return the entries of a section that a dataclass declares.
+
+    One that is empty as it is in the defaults means "yours".
+    """
+    declared = {field.name for field in dataclasses.fields(cls)} - {"name", "parent"}
+    return {
+        field: value
+        for field, value in config[name].items()
+        if field in declared and not (value in ((), "") and FIELDS[name][field].value == value)
+    }
+
+
+def network(config: Config, field: str, *, classes: int) -> nn.Module:
+    """Return the network of `config.classifier` or `config.embedding`."""
+    section = config[field]
+    cls = _look_up(NETWORKS, section.name, f"{field}.name")
+    if field == "classifier" and 0 < section.features < classes:
+        raise ValueError(
+            f"config.classifier.features is {section.features} for {classes} outputs; take 0, one "
+            "per class."
+        )
+    fields = _fields(cls, config, field) | {"features": section.features or classes}
+    if "axis_name" in {field.name for field in dataclasses.fields(cls)}:
+        fields["axis_name"] = placement(config).axis_name
+    made = cls(**fields)
+    return networks.Bfloat16(made) if section.get("dtype") == "bfloat16" else made
+
+
+def placement(config: Config) -> Placement:
+    """Return the devices of a run and how they share a batch.
+
+    Raises:
+        ValueError: if there are fewer devices than asked for, or they cannot share the batch.
+    """
+    devices, wanted = jax.devices(), config.num_devices
+    if wanted > len(devices):
+        raise ValueError(
+            f"config.num_devices is {wanted}, but there are {len(devices)}; take at most that "
+            "many, or 0 for all."
+        )
+    chosen = Placement(tuple(devices[:wanted]), config.parallel)
+    chosen.check(config.train.batch_size, "config.train.batch_size")
+    return chosen
+
+
+def feed(
+    config: Config,
+    images: np.ndarray,
+    targets: np.ndarray,
+    order: Callable[[int], np.ndarray],
+    *,
+    end: int,
+) -> Feed:
+    """Return what gives every step its batch, as `config.resident` says."""
+    resident = {"auto": None, "yes": True, "no": False}[config.resident]
+    return Feed(images, targets, order, end=end, placement=placement(config), resident=resident)
+
+
+def normalization(config: Config) -> Normalization:
+    """Return how stored pixels become inputs."""
+    return Normalization(tuple(config.data.mean), tuple(config.data.std))
+
+
+def transform(config: Config) -> transforms.Transform:
+    """Return the transform of `config.transform`."""
+    cls = _look_up(TRANSFORMS, config.transform.name, "transform.name")
+    fields = _fields(cls, config, "transform")
+    if "entries" in fields:
+        fields["entries"] = tuple(fields["entries"])
+    chosen = cls(**fields)
+    shifts = [name.startswith("translation") for name in chosen.names]
+    if config.transform.half_range or not any(shifts):
+        return chosen
+    wanted = config.transform.translation_half_range
+    half_range = (
+        wanted if shift else own for shift, own in zip(shifts, chosen.half_range, strict=True)
+    )
+    return dataclasses.replace(chosen, half_range=tuple(half_range))
+
+
+def distribution(
+    config: Config, chosen: transforms.Transform, *, classes: int
+) -> ConditionalDistribution:
+    """Return the distribution of `config.distribution` over the coordinates of a transform."""
+    cls = _look_up(DISTRIBUTIONS, config.distribution.name, "distribution.name")
+    fields = _fields(cls, config, "distribution") | {"dim": chosen.dim}
+    declared = {field.name for field in dataclasses.fields(cls)}
+    of_transform = {
+        "periodic": chosen.periodic,
+        "scales": tuple(
+            math.radians(h) if unit == "degrees" else h
+            for h, unit in zip(chosen.half_range, chosen.units, strict=True)
+        ),
+        "anchor": tuple(chosen.identity.tolist()),
+        "names": chosen.names,
+        "axis_name": placement(config).axis_name,
+        "conv": config.embedding.conv,
+    }
+    # Only crops have these.
+    of_transform |= {
+        name: getattr(chosen, name)
+        for name in ("min_size", "max_size", "centre")
+        if hasattr(chosen, name)
+    }
+    fields |= {name: value for name, value in of_transform.items() if name in declared}
+    if "embed" in declared:
+        fields["embed"] = _embedding(config, classes)
+    return cls(**fields)
+
+
+def _embedding(config: Config, classes: int) -> nn.Module:
+    """Return the network of `config.embedding` behind what it is shown."""
+    section, embed = config.embedding, network(config, "embedding", classes=classes)
+    if section.shrink > 1:
+        embed = networks.Shrunk(embed, section.shrink)
+    if section.circular_mask:
+        embed = networks.CircularMask(embed)
+    return networks.Noisy(embed, section.noise) if section.noise else embed
+
+
+def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> training.Controller:
+    """Return the controller of alpha of `config.controller`."""
+    cls = _look_up(CONTROLLERS, config.controller.name, "controller.name")
+    fields = _fields(cls, config, "controller")
+    declared = {field.name for field in dataclasses.fields(cls)}
+    counts = {"steps": total_steps, "every": steps_per_epoch}
+    return cls(**fields | {name: count for name, count in counts.items() if name in declared})
+
+
+def objective(
+    config: Config, chosen: ConditionalDistribution, moved: transforms.Transform
+) -> Objective:
+    """Return the objective of `config.objective`, if that distribution and transform serve it.
+
+    The views of a point mass are all alike: one stands for all, with the same loss.
+    """
+    fields = _fields(Objective, config, "objective")
+    if not chosen.has_density:
+        fields |= {"copies": 1, "copies_per_chunk": 0}
+    made = Objective(**fields)
+    training.check_objective(chosen, moved, made)
+    return made
+
+
+def data_set(config: Config) -> DataSet:
+    """Return the data set of `config.data`, cut and turned as its fields say."""
+    section = config.data
+    if section.name in SETS:
+        unread = [name for name in _VARIANTS if section[name] != FIELDS["data"][name].value]
+        if unread:
+            raise ValueError(
+                f"config.data.{unread[0]} is {section[unread[0]]!r}, but {section.name} is made, "
+                "not read: variants are for prepared sets; leave it at its default."
+            )
+        return SETS[section.name](section)
+    data = stored.load(section.name, section.dir or None)
+    if section.classes:
+        data = variants.class_subset(data, section.classes)
+    if section.validation_size:
+        data = variants.hold_out(data, section.validation_size)
+    if section.long_tail > 1:
+        data = variants.long_tail(data, section.long_tail)
+    if section.choice == "random" and section.train_size:
+        data = variants.random_subset(data, section.train_size, seed=section.seed)
+    data = variants.first(data, section.train_size, section.test_size)
+    if section.repeats > 1:
+        data = variants.repeated(data, section.repeats)
+    if section.rotated_degrees:
+        data = variants.rotated(data, section.rotated_degrees, seed=section.seed)
+    if section.translated:
+        data = variants.translated(data, section.translated, seed=section.seed)
+    if section.scaled:
+        data = variants.scaled(data, section.scaled, seed=section.seed)
+    if section.centre_crop:
+        data = variants.centre_cropped(data, section.centre_crop)
+    return data
+
+
+def left_out(config: Config) -> Split:
+    """Return the train images that `data_set` gives but for `config.data.train_size`."""
+    config, trained = config.copy_and_resolve_references(), config.data.train_size
+    if not trained or config.data.name in SETS:
+        nothing = np.zeros(0, np.int32)
+        return Split(nothing, nothing)
+    config.data.train_size, config.data.repeats = 0, 1  # repeats would put trained ones behind
+    if config.data.choice == "random":  # all of them, in the order of which the first were taken
+        config.data.train_size = len(data_set(config).train)
+    whole = data_set(config).train
+    return Split(whole.images[trained:], whole.labels[trained:])
+
+
+def targets(config: Config, split: Split) -> np.ndarray:
+    """Return what is predicted of every image: its label, or for a regression its pose (degrees).
+
+    Raises:
+        ValueError: if poses are asked for and nobody knows them.
+    """
+    if config.objective.loss == "cross_entropy":
+        return split.labels
+    if split.pose_degrees is None:
+        raise ValueError(
+            f"config.objective.loss is squared_error, which learns poses, but those of "
+            f"{config.data.name} are not known; turn its images: config.data.rotated_degrees=90."
+        )
+    return split.pose_degrees
+
+
+def outputs(config: Config, class_names: Sequence[str]) -> int:
+    """Return the length of the classifier's output: one per class, or one angle.
+
+    One more class stands for what was distorted, where `reject_distorted` asks for it.
+    """
+    if config.objective.loss == "squared_error":
+        return 1
+    return len(class_names) + int(config.objective.reject_distorted)

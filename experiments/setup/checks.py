@@ -1,0 +1,78 @@
+"""What a config may not say: values out of range, and pairs that cannot go together."""
+
+from experiments.setup.defaults import FIELDS, Config
+from experiments.setup.fields import did_you_mean, flatten
+
+__all__ = ["check"]
+
+
+def check(config: Config) -> None:
+    """Refuse fields out of range, and pairs that cannot go together.
+
+    Raises:
+        ValueError: one line that names the field, what came and what is allowed.
+    """
+    values = dict(flatten(config))
+    for name, field in flatten(FIELDS):
+        value = values[name]
+        if not field.holds(value):
+            hint = did_you_mean(str(value), list(field.choices)) if field.choices else ""
+            raise ValueError(
+                f"config.{name} is {value!r} ({field.about}); allowed: {field.allowed()}{hint}"
+            )
+    if not values["evaluation.rules"]:
+        raise ValueError("config.evaluation.rules is empty; name at least one of plain, code.")
+    for name in ("classifier", "embedding"):
+        if values[f"{name}.name"] == "outside" and not values[f"{name}.function"]:
+            raise ValueError(
+                f"config.{name}.name is outside with an empty function; set config.{name}.function "
+                "to MODULE:FUNCTION."
+            )
+    if values["classifier.dtype"] != "float32" and values["classifier.name"] == "outside":
+        raise ValueError(
+            f"config.classifier.dtype is {values['classifier.dtype']}, but outside holds its own "
+            "weights; let its function compute so, and take float32 here."
+        )
+    if values["objective.loss"] == "squared_error" and values["objective.reject_distorted"]:
+        raise ValueError(
+            "config.objective.reject_distorted is one more class, and squared_error has none; set "
+            "it to False."
+        )
+    if values["objective.loss"] == "squared_error" and values["data.mirror"]:
+        raise ValueError(
+            "config.data.mirror is True with objective.loss=squared_error: a mirrored picture has "
+            "another angle; set it to False."
+        )
+    if values["objective.loss"] == "squared_error" and "probs" in (
+        values["objective.average"],
+        values["evaluation.average"],
+    ):
+        raise ValueError(
+            "config.objective.loss is squared_error, which has no probabilities to average; set "
+            "objective.average to losses or logits, and evaluation.average to logits."
+        )
+    if values["objective.label_smoothing"] and (
+        values["objective.average"] == "probs" or values["objective.loss"] != "cross_entropy"
+    ):
+        raise ValueError(
+            "config.objective.label_smoothing is for the cross-entropy with objective.average "
+            "losses or logits; set it to 0."
+        )
+    burn_in, epochs = values["objective.burn_in_epochs"], values["train.epochs"]
+    if burn_in >= epochs:
+        raise ValueError(
+            f"config.objective.burn_in_epochs is {burn_in} of config.train.epochs={epochs}; "
+            "leave at least one epoch for the density."
+        )
+    frozen = values["classifier.name"] == "outside"
+    for name in ("freeze_classifier", "pose_likelihood", "reject_distorted"):
+        if values[f"objective.{name}"] and not burn_in and not frozen:
+            raise ValueError(
+                f"config.objective.{name} is True with burn_in_epochs=0: the classifier would "
+                "learn nothing of it; set config.objective.burn_in_epochs."
+            )
+    if 0 < values["data.train_size"] < values["train.batch_size"]:
+        raise ValueError(
+            f"config.train.batch_size is {values['train.batch_size']}; allowed: 1 .. "
+            f"{values['data.train_size']}, the size of the train split."
+        )
