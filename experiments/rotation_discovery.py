@@ -38,7 +38,7 @@ def get_config(variant: str = "") -> defaults.Config:
     config.train.epochs, config.train.batch_size = 20, 128
     config.controller.name, config.controller.value = "constant", 0.03
     if variant == "all":
-        config.objective.label_smoothing, config.objective.reject_distorted = 0.0, True
+        config.objective.label_smoothing, config.objective.reject_distorted = 0.0, "burn_in"
         # Adam divides a small bonus by the noise of the cross-entropy; eight views leave less of
         # it. By one, a density of 35.5 degrees is 0.126 from turns, by eight 0.106.
         config.objective.copies = 8

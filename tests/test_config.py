@@ -148,9 +148,9 @@ PAIRS = [
     ({"freeze_classifier": True}, "freeze_classifier is True with burn_in_epochs=0"),
     ({"pose_likelihood": True}, "pose_likelihood is True with burn_in_epochs=0"),
     ({"loss": "squared_error"}, "squared_error, which has no probabilities to average"),
-    ({"reject_distorted": True}, "reject_distorted is True with burn_in_epochs=0"),
+    ({"reject_distorted": "burn_in"}, "reject_distorted is burn_in with burn_in_epochs=0"),
     (
-        {"loss": "squared_error", "reject_distorted": True, "burn_in_epochs": 1},
+        {"loss": "squared_error", "reject_distorted": "always"},
         "reject_distorted is one more class, and squared_error has none",
     ),
     ({"label_smoothing": 0.1, "average": "probs"}, "label_smoothing is for the cross-entropy with"),

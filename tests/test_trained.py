@@ -18,7 +18,7 @@ from flowjax_inv.training.checkpoints import Checkpoints
 @pytest.mark.parametrize(
     ("fields", "outputs"),
     [
-        ({"objective__reject_distorted": True, "objective__burn_in_epochs": 1}, 5),
+        ({"objective__reject_distorted": "always"}, 5),
         ({"objective__loss": "squared_error", "evaluation__average": "logits"}, 1),
     ],
 )

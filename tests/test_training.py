@@ -74,7 +74,7 @@ def test_distorted_images_are_one_more_class_in_burn_in() -> None:
             jax.debug.callback(lambda t: seen.append(np.asarray(t)), theta)
             return super().__call__(images, theta)
 
-    objective = Objective(reject_distorted=True)
+    objective = Objective(reject_distorted="burn_in")
     classifier, distribution, optimizer = MLP(4, hidden=(8,)), small_flow(), optax.sgd(0.1)
     parts = (classifier, distribution, optimizer, Constant(0.1))
     state = training.init_state(*parts, IMAGES[:4], key=jax.random.key(1), objective=objective)
@@ -94,6 +94,44 @@ def test_distorted_images_are_one_more_class_in_burn_in() -> None:
     right = jnp.concatenate([LABELS[:8], jnp.full(8, 3)])
     expected = view_cross_entropy(logits[None], right, "losses").mean()
     np.testing.assert_allclose(after.totals["loss"], expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", [0, 1])
+def test_distorted_images_stay_a_class_beside_views(chunk: int) -> None:
+    """The loss is that of views and originals, and of as many distorted images."""
+    seen: list[np.ndarray] = []
+
+    class Spy(Affine):
+        def __call__(self, images, theta):
+            jax.debug.callback(lambda t: seen.append(np.asarray(t)), theta, ordered=True)
+            return super().__call__(images, theta)
+
+    objective = Objective(reject_distorted="always", copies=2, copies_per_chunk=chunk)
+    classifier, distribution, optimizer = MLP(4, hidden=(8,)), small_flow(), optax.sgd(0.1)
+    parts = (classifier, distribution, optimizer, Constant(0.0))
+    state = training.init_state(*parts, IMAGES[:4], key=jax.random.key(1), objective=objective)
+    step = training.make_step(
+        classifier, distribution, Spy("rotation"), *parts[2:], objective, placement=ONE
+    )
+    params = state.params["classifier"]
+    after = step(ONE.replicate(copy(state)), IMAGES, LABELS, np.arange(8))
+    jax.block_until_ready(after.step)
+    # A chunk is made again for its gradient: its first making is enough here.
+    made = [np.moveaxis(theta, 1, 0) for theta in seen if theta.ndim == 3][: 3 if chunk else 1]
+    theta = np.concatenate(made)
+    assert theta.shape == (3, 8, 1)
+    images = IMAGES[:8].astype(jnp.float32) / 255
+    views = ROTATION(images, theta).reshape(24, *images.shape[1:])
+    logits: Any = classifier.apply({"params": params}, jnp.concatenate([images, views]))
+    original, *each = logits.reshape(4, 8, 4)
+    costs = [
+        view_cross_entropy(x[None], LABELS[:8], "losses").mean() for x in (original, *each[:2])
+    ]
+    last = view_cross_entropy(each[2][None], jnp.full(8, 3), "losses").mean()
+    expected = costs[0] + (costs[1] + costs[2]) / 2 + last
+    np.testing.assert_allclose(after.totals["loss"], expected, rtol=1e-5)
+    assert objective.answers(logits).shape == (32, 3)
 
 
 @pytest.mark.slow

@@ -310,3 +310,22 @@ def test_a_config_makes_the_variant_it_names(
             got, expected = (getattr(getattr(data, split), field) for data in (made, wanted))
             np.testing.assert_array_equal(got, expected)
     assert not np.array_equal(made.train.images, plain.train.images)
+
+
+def test_some_classes_are_turned_and_nothing_lies_outside_the_disc() -> None:
+    images = np.full((6, 9, 9, 1), 200, np.uint8)
+    images[:, :, :4] = 20
+    split = Split(images, np.arange(6, dtype=np.int32) % 3)
+    data = DataSet(split, split, ("a", "b", "c"))
+    made = variants.rotated(data, 180.0, seed=0, classes="1,c").train
+    upright = made.labels == 0
+    assert made.pose_degrees is not None
+    np.testing.assert_array_equal(made.images[upright], images[upright])
+    assert (made.pose_degrees[upright] == 0).all()
+    assert (np.abs(made.pose_degrees[~upright]) > 1).all()
+    with pytest.raises(ValueError, match=r"class 7 is not among the labels; want 0 \.\. 2"):
+        variants.rotated(data, 180.0, seed=0, classes="7")
+    masked = variants.disc(data).train.images[0, ..., 0]
+    assert not masked[0, 0]
+    assert masked[4].all()
+    assert (masked[0] > 0).sum() < (masked[2] > 0).sum() < 9

@@ -136,7 +136,7 @@ class Judge:
                     **RULES[rule],
                 )
                 scores = [
-                    self.objective.score(average(outputs), targets[index])
+                    self.objective.correct(average(self.objective.answers(outputs)), targets[index])
                     for average in averages.values()
                 ]
                 return jnp.sum(jnp.stack(scores) * mask, axis=-1)

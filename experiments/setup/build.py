@@ -118,7 +118,7 @@ SETS: dict[str, Callable[[Config], DataSet]] = {
 
 
 _VARIANTS = ("classes", "validation_size", "long_tail", "choice", "repeats", "rotated_degrees",
-             "translated", "scaled", "centre_crop")  # fmt: skip
+             "rotated_classes", "translated", "scaled", "centre_crop", "disc")  # fmt: skip
 
 
 def _look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
@@ -296,13 +296,17 @@ def data_set(config: Config) -> DataSet:
     if section.repeats > 1:
         data = variants.repeated(data, section.repeats)
     if section.rotated_degrees:
-        data = variants.rotated(data, section.rotated_degrees, seed=section.seed)
+        data = variants.rotated(
+            data, section.rotated_degrees, seed=section.seed, classes=section.rotated_classes
+        )
     if section.translated:
         data = variants.translated(data, section.translated, seed=section.seed)
     if section.scaled:
         data = variants.scaled(data, section.scaled, seed=section.seed)
     if section.centre_crop:
         data = variants.centre_cropped(data, section.centre_crop)
+    if section.disc:
+        data = variants.disc(data)
     return data
 
 
@@ -342,4 +346,4 @@ def outputs(config: Config, class_names: Sequence[str]) -> int:
     """
     if config.objective.loss == "squared_error":
         return 1
-    return len(class_names) + int(config.objective.reject_distorted)
+    return len(class_names) + int(config.objective.reject_distorted != "no")

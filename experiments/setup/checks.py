@@ -33,7 +33,8 @@ def check(config: Config) -> None:
             f"config.classifier.dtype is {values['classifier.dtype']}, but outside holds its own "
             "weights; let its function compute so, and take float32 here."
         )
-    if values["objective.loss"] == "squared_error" and values["objective.reject_distorted"]:
+    rejects = values["objective.reject_distorted"] != "no"
+    if values["objective.loss"] == "squared_error" and rejects:
         raise ValueError(
             "config.objective.reject_distorted is one more class, and squared_error has none; set "
             "it to False."
@@ -65,10 +66,13 @@ def check(config: Config) -> None:
             "leave at least one epoch for the density."
         )
     frozen = values["classifier.name"] == "outside"
-    for name in ("freeze_classifier", "pose_likelihood", "reject_distorted"):
-        if values[f"objective.{name}"] and not burn_in and not frozen:
+    needs = {name: values[f"objective.{name}"] for name in ("freeze_classifier", "pose_likelihood")}
+    needs["reject_distorted"] = values["objective.reject_distorted"] == "burn_in"
+    for name in needs:
+        if needs[name] and not burn_in and not frozen:
             raise ValueError(
-                f"config.objective.{name} is True with burn_in_epochs=0: the classifier would "
+                f"config.objective.{name} is {values[f'objective.{name}']} with burn_in_epochs=0: "
+                "the classifier would "
                 "learn nothing of it; set config.objective.burn_in_epochs."
             )
     if 0 < values["data.train_size"] < values["train.batch_size"]:

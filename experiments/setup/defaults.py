@@ -80,6 +80,8 @@ FIELDS: dict[str, Any] = {
         "repeats": Field(1, "times every image is taken, before each is turned", low=1),
         "centre_crop": Field(0, "pixels kept of each side after turning; 0: all", low=0),
         "rotated_degrees": Field(0.0, "half-range of one fixed turn per image", low=0, high=180),
+        "rotated_classes": Field("", "of those turns: labels or names, as 0-4; empty: all"),
+        "disc": Field(value=False, about="nothing outside the inscribed disc, after turning"),
         "translated": Field(0.0, "half-range of one fixed shift per axis, half-widths", low=0),
         "scaled": Field(0.0, "half-range of one fixed log-scale per image", low=0),
         "mean": Field((0.0,), "subtracted from intensities in [0, 1], per channel or one"),
@@ -215,7 +217,9 @@ FIELDS: dict[str, Any] = {
         "label_smoothing": Field(0.0, "share of a label spread over all classes", low=0, high=0.9),
         "freeze_classifier": Field(value=False, about="after burn-in the density alone learns"),
         "reject_distorted": Field(
-            value=False, about="in burn-in, evenly distorted images are one more class"
+            "no",
+            "when evenly distorted images are one more class",
+            choices=("no", "burn_in", "always"),
         ),
         "copies": Field(1, "n: views per image", low=1),
         "equivariance": Field(

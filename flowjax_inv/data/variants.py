@@ -19,6 +19,7 @@ from flowjax_inv.transforms import Affine
 
 __all__ = [
     "class_subset",
+    "disc",
     "first",
     "hold_out",
     "long_tail",
@@ -171,7 +172,9 @@ def _check_size(name: str, size: int, split: Split, *, low: int, spare: int = 0)
         raise ValueError(f"{name} is {size}; want {low} .. {len(split) - spare}.")
 
 
-def rotated(data: DataSet, half_range_degrees: float, *, seed: int) -> DataSet:
+def rotated(
+    data: DataSet, half_range_degrees: float, *, seed: int, classes: str | Sequence[int | str] = ""
+) -> DataSet:
     """Turn every image once, by an angle U(-R, R), train and test alike.
 
     Bilinear, zeros outside, pixels as squares (align_corners False). `pose_degrees` is the angle,
@@ -181,17 +184,22 @@ def rotated(data: DataSet, half_range_degrees: float, *, seed: int) -> DataSet:
         data: any set.
         half_range_degrees: R, in (0, 180].
         seed: of the angles; each split and each kind of variant has its own stream.
+        classes: those that are turned, as in `class_subset`; the others stay upright. Empty: all.
 
     Raises:
-        ValueError: if R is out of range.
+        ValueError: if R is out of range, or a class is unknown.
     Source: rotated MNIST and the like of LILA and of the flow paper. Their code draws from torch's
         generator, seeds 1 and 0 for the splits, and cuts grey levels off; we round them.
     """
     if not 0 < half_range_degrees <= 180:
         raise ValueError(f"half_range_degrees is {half_range_degrees}; want (0, 180].")
     transform = Affine("rotation", half_range=(half_range_degrees,), align_corners=False)
+    items = classes.split(",") if isinstance(classes, str) else list(classes)
+    chosen = [label for item in items if item for label in _labels_of(item, data.class_names)]
 
     def turned(split: Split, theta: np.ndarray) -> Split:
+        if chosen:
+            theta = theta * np.isin(split.labels, chosen)[:, None]
         known = 0.0 if split.pose_degrees is None else split.pose_degrees
         pose = theta[:, 0] * half_range_degrees + known
         pose = (pose + 180.0) % 360.0 - 180.0
@@ -242,6 +250,21 @@ def scaled(data: DataSet, log_half_range: float, *, seed: int) -> DataSet:
     half_range = tuple(log_half_range if name == "scale" else 1.0 for name in names)
     chosen = Affine("affine", half_range=half_range)
     return _moved(data, chosen, seed=seed, stream=3, columns=(names.index("scale"),))
+
+
+def disc(data: DataSet) -> DataSet:
+    """Set to 0 what lies outside the inscribed disc, a fifth of a pixel within its rim.
+
+    The corners of a turned picture are empty: without them nothing but the picture tells its turn.
+    """
+    height, width = data.train.images.shape[1:3]
+    y, x = np.mgrid[:height, :width] - np.array([height - 1, width - 1]).reshape(2, 1, 1) / 2
+    inside = np.hypot(x, y) <= min(height, width) / 2 - 0.2
+
+    def part(split: Split) -> Split:
+        return dataclasses.replace(split, images=split.images * inside[..., None].astype(np.uint8))
+
+    return dataclasses.replace(data, train=part(data.train), test=part(data.test))
 
 
 def repeated(data: DataSet, times: int) -> DataSet:

@@ -109,10 +109,10 @@ class StepLoss:
     ) -> Loss:
         """Burn-in: the images as they are and, if asked for, distorted ones as one more class."""
         seen, right, batch = images, labels, images.shape[0]
-        if self.objective.reject_distorted:
-            keys = row_keys(state, Stream.COPIES, batch, self.place)
-            theta = jax.vmap(lambda k: jax.random.uniform(k, (self.transform.dim,), minval=-1.0))
-            seen = jnp.concatenate([images, self._warp(images, theta(keys))])
+        reject = self.objective.reject_distorted != "no"
+        if reject:
+            theta = self._even(row_keys(state, Stream.COPIES, batch, self.place))
+            seen = jnp.concatenate([images, self._warp(images, theta)])
         logits, stats = self._apply(
             self.classifier,
             params["classifier"],
@@ -120,7 +120,7 @@ class StepLoss:
             seen,
             dropout,
         )
-        if self.objective.reject_distorted:
+        if reject:
             right = jnp.concatenate([labels, jnp.full_like(labels, logits.shape[-1] - 1)])
         cost = jnp.mean(self.objective.cost(logits[None], right, "losses"))
         metrics = self._metrics(
@@ -182,14 +182,22 @@ class StepLoss:
         )
         keys = row_keys(state, Stream.COPIES, batch, place)
         theta, log_prob = self._draw(density, keys)
+        seen, reject = theta, objective.reject_distorted == "always" and not self.frozen
+        if reject:
+            even = self._even(row_keys(state, Stream.DISTORTED, batch, place))
+            seen = jnp.concatenate([theta, even[None]])
         original, logits, classifier_stats = self._classify(
-            params["classifier"], stats["classifier"], images, theta, dropout
+            params["classifier"], stats["classifier"], images, seen, dropout
         )
+        logits, distorted = logits[: len(theta)], logits[len(theta) :]
         cost = jnp.mean(objective.cost(logits, labels, objective.average))
         cost_original = jnp.zeros(())
         if len(original):
             cost_original = jnp.mean(objective.cost(original, labels, "losses"))
         loss = cost + cost_original + alpha * distribution.regularizer(density, log_prob)
+        if reject:
+            last = jnp.full_like(labels, logits.shape[-1] - 1)
+            loss = loss + jnp.mean(objective.cost(distorted, last, "losses"))
         if objective.equivariance:
             propose = functools.partial(
                 self._apply, distribution, params["distribution"], density_stats, key=dropout
@@ -238,6 +246,11 @@ class StepLoss:
     def _warp(self, images: jax.Array, theta: jax.Array) -> jax.Array:
         with jax.named_scope("warp"):
             return self.transform(images, theta)
+
+    def _even(self, keys: jax.Array) -> jax.Array:
+        """Return one theta a key, even over the box: (N, d)."""
+        dim = self.transform.dim
+        return jax.vmap(lambda key: jax.random.uniform(key, (dim,), minval=-1.0))(keys)
 
     def _draw(self, density: Any, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return theta (n, N, d) and log g (n, N)."""
@@ -288,7 +301,7 @@ class StepLoss:
         Images first, views second: (N, m + n, ...) folds into a batch that devices divide as they
         divide the images.
         """
-        objective, copies = self.objective, self.objective.copies
+        objective, copies = self.objective, len(theta)
         originals = int(objective.include_original and not self.frozen)
         chunk = objective.copies_per_chunk or copies
         objective.check_chunks(self.classifier, stats)

@@ -25,6 +25,7 @@ __all__ = [
 Average = Literal["losses", "logits", "probs"]
 AVERAGES: tuple[Average, ...] = ("losses", "logits", "probs")
 Loss = Literal["cross_entropy", "squared_error"]
+Reject = Literal["no", "burn_in", "always"]
 
 
 def view_cross_entropy(
@@ -144,10 +145,14 @@ class Objective:
         label_smoothing: of the cross-entropy, see `view_cross_entropy`.
         freeze_classifier: after burn-in the classifier stays as it is, in evaluation mode: the
             density alone learns, and only views are classified.
-        reject_distorted: during burn-in every image is seen a second time, by a theta drawn evenly
-            from the box, as one more class, the classifier's last. What does not look like the
+        reject_distorted: every image is seen once more, by a theta drawn evenly from the box, as
+            one more class, the classifier's last; never predicted. What does not look like the
             data then costs, not only what looks like another class (ours; noise-contrastive
-            estimation).
+            estimation). "burn_in": until the density learns; "always": views keep having to look
+            likelier than distorted images, and what is seen widely does not become cheap to widen
+            by itself. With even views the probability of the label is at best g / (g + u) where
+            the data have no turns and (g + u) / (g + 2 u) where they have all of them, u even: so
+            below alpha 1/2 the former draw together, above 1/6 the latter stay wide.
         copies: n, sampled views per image.
         equivariance: weight of the last term, T ~ g(.; I) without gradient, dT evenly from
             +-`equivariance_range`: it teaches a density to move with its image, by images alone,
@@ -174,7 +179,7 @@ class Objective:
     loss: Loss = "cross_entropy"
     label_smoothing: float = 0.0
     freeze_classifier: bool = False
-    reject_distorted: bool = False
+    reject_distorted: Reject = "no"
     copies: int = 1
     equivariance: float = 0.0
     equivariance_range: float = 1.0
@@ -188,6 +193,7 @@ class Objective:
     def __post_init__(self) -> None:
         """Refuse an unknown loss, and chunks that leave a rest: every size compiles again."""
         check_name("loss", self.loss, get_args(Loss))
+        check_name("reject_distorted", self.reject_distorted, get_args(Reject))
         if self.copies_per_chunk and self.copies % self.copies_per_chunk:
             raise ValueError(
                 f"copies_per_chunk is {self.copies_per_chunk} of {self.copies} copies; take a "
@@ -248,6 +254,14 @@ class Objective:
 
     def score(self, outputs: jax.Array, targets: jax.Array) -> jax.Array:
         """Return right (1) or wrong (0), or the absolute error (N,), of outputs (N, C)."""
+        return self.correct(self.answers(outputs), targets)
+
+    def correct(self, answers: jax.Array, targets: jax.Array) -> jax.Array:
+        """Return the same of outputs that are all answers, or of averages of them."""
         if self.loss == "squared_error":
-            return jnp.abs(outputs[..., 0] - targets)
-        return jnp.asarray(jnp.argmax(outputs, -1) == targets, jnp.float32)
+            return jnp.abs(answers[..., 0] - targets)
+        return jnp.asarray(jnp.argmax(answers, -1) == targets, jnp.float32)
+
+    def answers(self, outputs: jax.Array) -> jax.Array:
+        """Return outputs (..., C) without that of distorted images, which is no answer."""
+        return outputs if self.reject_distorted == "no" else outputs[..., :-1]

@@ -22,7 +22,7 @@ Params = Mapping[str, Any]
 class Stream:
     """Streams of the run's key: fold_in with one of these; in training then with the step."""
 
-    INIT, COPIES, MIRROR, DROPOUT, TURNS = 0, 1, 4, 5, 8  # training
+    INIT, COPIES, MIRROR, DROPOUT, TURNS, DISTORTED = 0, 1, 4, 5, 8, 10  # training
     PREDICT, DENSITY, ARCS, STRAIGHTEN, ROBUSTNESS = 2, 3, 6, 7, 9  # measuring what was trained
 
 
