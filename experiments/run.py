@@ -78,6 +78,8 @@ def train_and_evaluate(
         return finished
     # Made before the folder is written to: what cannot go together is refused here.
     measures, state = Measures(parts), parts.init_state()
+    if parts.data.note:
+        print(f"data: {parts.data.note}")
     if folder.read_json("config.json") is None:
         folder.write_json("config.json", {"command": command, **plain})
     devices = {"devices_used": len(parts.place.devices), "parallel": parts.place.parallel}

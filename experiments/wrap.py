@@ -5,8 +5,10 @@
 FUNCTION maps images (N, size, size, 3), intensities in [0, 1], to logits; of JAX, NumPy, PyTorch.
 The density learns from four fifths of the pictures which way is up (no label is needed); a tenth
 fits the gate, which promises that upright pictures keep their predictions; the last tenth shows
-what became of it. Writes a run folder, and into it card.json and card.md: what was promised and
-measured. A stopped run goes on by the same command, with the same pictures.
+what became of it. Without --max_clean_loss at most 1 % of them may change, or, where the pictures
+are too few to show that, the least that they can show. Writes a run folder, and into it card.json
+and card.md: what was promised and measured. A stopped run goes on by the same command, with the
+same pictures.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,9 @@ from flowjax_inv.networks import find_function
 
 __all__ = ["main", "wrap_folder", "wrapped_run"]
 
+_DEFAULT_LOSS = 0.01  # promised where nothing else is asked for and the pictures suffice
+_HOST_BATCH = 32  # pictures a call, to time the way through the host
+
 
 def wrap_folder(
     classifier: str,
@@ -52,7 +57,7 @@ def wrap_folder(
     size: int = 32,
     channels: int = 3,
     steps: int = 3000,
-    max_clean_loss: float = 0.01,
+    max_clean_loss: float | None = None,
     confidence: float = 0.95,
     command: str = "",
 ) -> dict[str, Any]:
@@ -64,7 +69,8 @@ def wrap_folder(
         workdir: folder of the run.
         size, channels: of what the classifier takes.
         steps: of the density's training, 128 pictures each, rounded up to whole epochs.
-        max_clean_loss, confidence: see `inference.wrap`.
+        max_clean_loss, confidence: see `inference.wrap`; None: 0.01, or the least that so many
+            pictures can show.
         command: how to repeat it, for the report.
 
     Returns:
@@ -76,15 +82,23 @@ def wrap_folder(
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; want at least 1.")
-    config = _config(classifier, images, size=size, channels=channels, steps=steps)
-    _refuse_too_few(len(find_pictures(images, deep=True)), max_clean_loss, confidence)
+    config = _config(classifier, images, size=size, channels=channels)
+    data = build.data_set(config)  # what counts is what can be read
+    test, count = data.test.images, len(data.train)
+    half = len(test) // 2
+    promised = _promise(half, count + len(test), max_clean_loss, confidence)
+    config.train.batch_size = min(config.train.batch_size, count)
+    config.train.epochs = max(1, math.ceil(steps * config.train.batch_size / count))
     _refuse_other_pictures(RunFolder(workdir), Path(images))
     train_and_evaluate(config, workdir, command=command)
     run = load_run(workdir)
-    test = build.data_set(config).test.images
-    half = len(test) // 2
-    wrapped = wrapped_run(run, test[:half], max_clean_loss=max_clean_loss, confidence=confidence)
-    card = {"classifier": classifier, **_measured(run, wrapped, test[half:])}
+    wrapped = wrapped_run(run, test[:half], max_clean_loss=promised, confidence=confidence)
+    card = {
+        "classifier": classifier,
+        "pictures": count + len(test),
+        "pictures_for_default": 10 * least_images(_DEFAULT_LOSS, confidence),
+        **_measured(run, wrapped, test[half:], find_function(classifier)),
+    }
     folder = RunFolder(workdir)
     folder.write_json("card.json", card)
     (folder.path / "card.md").write_text(_page(card), encoding="utf-8")
@@ -104,9 +118,7 @@ def wrapped_run(run: Trained, images: np.ndarray, **fields: Any) -> Wrapped:
     return wrap(run.classify, run.propose, run.transform, pixels, key=key, **fields)
 
 
-def _config(
-    classifier: str, images: str | Path, *, size: int, channels: int, steps: int
-) -> defaults.Config:
+def _config(classifier: str, images: str | Path, *, size: int, channels: int) -> defaults.Config:
     """Return the config of poses.py for a classifier from outside and a folder."""
     blank = np.zeros((1, size, size, channels), np.float32)
     function = find_function(classifier)
@@ -134,21 +146,34 @@ def _config(
     # About 16 pixels a side show which way is up.
     config.embedding.shrink = max(2, round(size / 16))
     config.objective.burn_in_epochs = 0
-    count = max(len(find_pictures(images, deep=True)) * 4 // 5, 1)
-    config.train.batch_size = min(config.train.batch_size, count)
-    config.train.epochs = max(1, math.ceil(steps * config.train.batch_size / count))
     return config
 
 
-def _refuse_too_few(pictures: int, max_clean_loss: float, confidence: float) -> None:
-    """Refuse before training what the gate would refuse after it."""
-    needed = 10 * least_images(max_clean_loss, confidence)
-    if pictures < needed:
+def _promise(fitting: int, pictures: int, max_clean_loss: float | None, confidence: float) -> float:
+    """Return what is promised; refuse before training what the gate would refuse after it."""
+    asked = _DEFAULT_LOSS if max_clean_loss is None else max_clean_loss
+    needed = least_images(asked, confidence)
+    if fitting >= needed:
+        return asked
+    if max_clean_loss is not None:
         raise ValueError(
-            f"{pictures} pictures, of which a tenth fits the gate, cannot show a loss of at most "
-            f"{max_clean_loss:g} with confidence {confidence:g}; give {needed:,}, or a larger "
-            "--max_clean_loss."
+            f"{pictures} pictures that can be read, of which a tenth fits the gate, cannot show a "
+            f"loss of at most {asked:g} with confidence {confidence:g}; give {10 * needed:,}, a "
+            "larger --max_clean_loss, or none: the least that they can show is then promised."
         )
+    if fitting < 1:
+        raise ValueError(
+            f"{pictures} pictures that can be read leave none for the gate; give at least 10."
+        )
+    # The least whole thousandth that so many can show.
+    least = math.ceil(1e3 * (1.0 - (1.0 - confidence) ** (1.0 / fitting)) + 1e-6) / 1e3
+    least = min(least, 0.999)
+    print(
+        f"{fitting} pictures for the gate can show that at most {least:.1%} of upright predictions "
+        f"change: that is promised. For {asked:.0%} it takes {10 * needed:,} pictures; "
+        f"{pictures} could be read."
+    )
+    return least
 
 
 def _refuse_other_pictures(folder: RunFolder, images: Path) -> None:
@@ -167,7 +192,9 @@ def _refuse_other_pictures(folder: RunFolder, images: Path) -> None:
         )
 
 
-def _measured(run: Trained, wrapped: Wrapped, images: np.ndarray) -> dict[str, Any]:
+def _measured(
+    run: Trained, wrapped: Wrapped, images: np.ndarray, function: Callable[[Any], Any]
+) -> dict[str, Any]:
     """Compare the classifier alone and wrapped on pictures that neither training nor gate saw."""
     contract = wrapped.contract
     if contract is None:
@@ -201,12 +228,35 @@ def _measured(run: Trained, wrapped: Wrapped, images: np.ndarray) -> dict[str, A
         "calls_per_upright_image": clean.calls,
         "calls_per_turned_image": float(np.mean(calls)),
         "seconds_per_image": float(np.median(seconds)),
+        "host_seconds_per_call": _host_seconds(run, function, np.asarray(seen(images))),
     }
+
+
+def _host_seconds(run: Trained, function: Callable[[Any], Any], images: np.ndarray) -> float:
+    """Return what a picture costs on its way out of JAX to the function and back, in seconds.
+
+    The median over calls of the whole way, less that of the function alone.
+    """
+    batch = images[:_HOST_BATCH]
+    ways = (
+        lambda: jax.block_until_ready(run.classify(jnp.asarray(batch))),
+        lambda: function(batch),
+    )
+    took: tuple[list[float], list[float]] = ([], [])
+    for _ in range(11):  # in turns; the first compiles
+        for way, seconds in zip(ways, took, strict=True):
+            started = time.perf_counter()
+            way()
+            seconds.append(time.perf_counter() - started)
+    whole, alone = (float(np.median(seconds[1:])) for seconds in took)
+    return max(whole - alone, 0.0) / len(batch)
 
 
 def _page(card: dict[str, Any]) -> str:
     """Write the card as markdown."""
     rows = [
+        ("pictures that could be read", str(card["pictures"])),
+        ("of them it takes for a promise of 1 %", str(card["pictures_for_default"])),
         ("upright predictions that may change, at most", as_percent(card["max_clean_loss"])),
         ("with confidence", as_percent(card["confidence"], 0)),
         (f"upper bound, {card['images']} pictures", as_percent(card["bound"], 2)),
@@ -217,6 +267,8 @@ def _page(card: dict[str, Any]) -> str:
         ("classifier calls per upright picture", fixed(card["calls_per_upright_image"], 2)),
         ("classifier calls per turned picture", fixed(card["calls_per_turned_image"], 2)),
         ("milliseconds per turned picture", fixed(1e3 * card["seconds_per_image"], 2)),
+        ("of a call, milliseconds on the way to the classifier and back",
+         fixed(1e3 * card["host_seconds_per_call"], 3)),
         ("gate (nats)", fixed(card["gate"], 2)),
     ]  # fmt: skip
     lines = [markdown_line(["what", "value"]), "|---|---:|", *(markdown_line(r) for r in rows)]
@@ -236,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", type=int, default=32, help="pixels of a side")
     parser.add_argument("--channels", type=int, default=3, help="1 or 3")
     parser.add_argument("--steps", type=int, default=3000, help="of the density's training")
-    parser.add_argument("--max_clean_loss", type=float, default=0.01, help="that is promised")
+    parser.add_argument("--max_clean_loss", type=float, default=None, help="that is promised")
     parser.add_argument("--confidence", type=float, default=0.95, help="of the promise")
     parsed = parser.parse_args(arguments)
     keep_freed_memory()

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from smoke_runs import smoke
 
+from experiments import pictures
 from experiments.run import train_and_evaluate
 from experiments.setup.fields import flatten
 from flowjax_inv.data import stored
@@ -72,6 +74,7 @@ SETS = {  # experiment: side, channels, classes, images per class
     "cifar10": (32, 3, 10, 20),
     "cifar10_layer13": (32, 3, 10, 20),
     "selective": (28, 1, 10, 40),
+    "half_turned": (28, 1, 10, 20),
     "rot_mnist": (28, 1, 10, 20),
     "olivetti": (64, 1, 40, 8),
     "tinyin": (64, 3, 200, 20),
@@ -108,8 +111,28 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
     assert results["evaluation_rule"] == "plain"
     assert np.isfinite(results["entropy"])
     followed = [key for key in results if key.startswith("arc_share_class ")]
-    assert len(followed) == (5 if name == "selective" else 0)
+    assert len(followed) == {"selective": 5, "half_turned": 10}.get(name, 0)
     assert "noise" in (tmp_path / name / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_pictures_of_a_person_come_to_a_report(tmp_path: Path, capsys) -> None:
+    random = np.random.default_rng(0)
+    for number in range(24):
+        place = tmp_path / "folder" / f"class {number % 2}"
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = random.integers(0, 255, (9, 17, 3), np.uint8)
+        Image.fromarray(pixels).save(place / f"{number}.png")
+    (tmp_path / "folder" / "class 1" / "bad.jpg").write_bytes(b"nonsense")
+    config = pictures.get_config("smoke")
+    config.data.dir = str(tmp_path / "folder")
+    results = train_and_evaluate(config, tmp_path / "run")
+    assert results["class_names"] == ["class 0", "class 1"]
+    assert (results["train_images"], results["test_images"]) == (20, 4)
+    assert "data: 1 left out: bad.jpg cannot be read" in capsys.readouterr().out
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Straightened by mean-shift" in page
+    assert (tmp_path / "run" / "figures" / "pairs.png").stat().st_size > 5_000
 
 
 @pytest.mark.parametrize(("name", "other"), [("fashion_mnist", "mnist"), ("cifar10_lt", "cifar10")])

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from experiments import mario_iggy, mnist
 from experiments.setup import build, defaults
+from experiments.setup.assembly import assemble
 from flowjax_inv.data import user_pictures as pictures
 from flowjax_inv.data.user_pictures import find_pictures, open_picture, padded, warped
 from flowjax_inv.transforms import Affine
@@ -101,7 +103,7 @@ def test_a_folder_becomes_a_set_without_labels(tmp_path) -> None:
     assert not made.labelled
     assert len(made.train) == 8
     assert made.train.images.shape == (8, 8, 8, 1)
-    assert "1 pictures left out: bad.png cannot be read" in made.note
+    assert "1 left out: bad.png cannot be read" in made.note
     both = np.concatenate([made.train.images, made.test.images])
     np.testing.assert_allclose(np.sort(both[:, 4, 4, 0]), 20 * np.arange(10), atol=1)
     assert (both[:, 0] == 0).all()  # the canvas is square
@@ -109,6 +111,62 @@ def test_a_folder_becomes_a_set_without_labels(tmp_path) -> None:
         pictures.picture_set(tmp_path, size=8, channels=1, train_size=10)
     with pytest.raises(ValueError, match="channels is 2; want 1, grey, or 3"):
         pictures.picture_set(tmp_path, size=8, channels=2)
+
+
+def test_folders_become_classes(tmp_path) -> None:
+    """A fifth of each class is tested on; what is left out is named, a second way to it is none."""
+    for name, count in (("b", 10), ("a/deep", 4), ("alone", 1), ("none", 0)):
+        (tmp_path / name).mkdir(parents=True)
+        for number in range(count):
+            grey = Image.new("L", (12, 6), 20 * number + 9 * (name == "b"))
+            grey.save(tmp_path / name / f"{number}.png")
+    (tmp_path / "b" / "bad.png").write_bytes(b"nonsense")
+    (tmp_path / "b" / "again.png").symlink_to("0.png")
+    Image.new("L", (4, 4)).save(tmp_path / "loose.png")
+    made = pictures.picture_classes(tmp_path, size=8, channels=3)
+    assert made.class_names == ("a", "b")
+    assert made.labelled
+    for split, counts in ((made.train, [3, 8]), (made.test, [1, 2])):
+        assert np.bincount(split.labels).tolist() == counts
+    both = np.concatenate([made.train.images, made.test.images])[:, 4, 4, 0]
+    of = np.concatenate([made.train.labels, made.test.labels])
+    np.testing.assert_allclose(sorted(both[of == 0]), [0, 20, 40, 60], atol=1)
+    np.testing.assert_allclose(sorted(both[of == 1]), 20 * np.arange(10) + 9, atol=1)
+    for said in (
+        "3 left out",
+        "bad.png cannot be read",
+        "loose.png lies in no class's folder",
+        "class alone has 1 picture that can be read, of two it takes",
+    ):
+        assert said in made.note
+    other = pictures.picture_classes(tmp_path, size=8, channels=3, seed=1)
+    assert not (other.train.images == made.train.images).all()
+    with pytest.raises(ValueError, match="has 1 subfolders with two pictures or more .* FOLDER/CL"):
+        pictures.picture_classes(tmp_path / "a", size=8, channels=3)
+
+
+@pytest.mark.parametrize("set_name", ["picture_classes", "pictures"])
+def test_recipes_of_prepared_sets_take_a_folder(set_name, tmp_path) -> None:
+    for number in range(40):
+        place = tmp_path / "xy"[number % 2]
+        place.mkdir(exist_ok=True)
+        Image.new("L", (9, 9), 6 * number).save(place / f"{number}.png")
+    config = mnist.get_config("cpu")
+    config.data.name, config.data.dir, config.data.channels = set_name, str(tmp_path), 1
+    config.data.choice, config.data.train_size = "random", 0
+    assert len(build.data_set(config).train) == 32
+    config.data.train_size = 20
+    assert len(build.data_set(config).train) == 20
+
+
+def test_few_pictures_are_seen_more_often() -> None:
+    config = mario_iggy.get_config("smoke")  # eight steps an epoch
+    config.train.epochs, config.objective.burn_in_epochs = 4, 1
+    config.train.least_steps = 60
+    parts = assemble(config)
+    assert (parts.total_steps, parts.burn_in_steps) == (64, 16)
+    assert parts.config.train.epochs == 8
+    assert config.train.epochs == 4
 
 
 def test_made_and_read_sets_refuse_what_they_cannot_be() -> None:

@@ -14,6 +14,7 @@ from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet
 from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.inference import make_mean_shift
 from flowjax_inv.training import Stream, edge_share
 from flowjax_inv.transforms import Transform
 
@@ -154,6 +155,8 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
     }
     if "rotation" in transform.names:
         results |= verdict(results["half_range_rotation"], min(data.test.images.shape[1:3]))
+    if section.straighten_shown:
+        arrays |= _straightened(subject, variables, shown_images)
     if distribution.discrete:
         results["log_volume"] = float(np.log(len(values(variables, jnp.asarray(images[:1])))))
     arrays |= {
@@ -169,6 +172,24 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         "shown_views": np.asarray(seen(variables, jnp.asarray(shown_images), key)),
     }
     return results, arrays
+
+
+def _straightened(subject: Subject, variables: Any, images: np.ndarray) -> dict[str, np.ndarray]:
+    """Bring the images that a report shows to where their densities are centred."""
+    shift = make_mean_shift(
+        subject.distribution,
+        subject.transform,
+        steps=subject.section.straighten_steps,
+        num_samples=100,
+        step_size=0.1,
+        spread="stratified",
+        common_noise=True,
+    )
+    pixels = subject.normalization(jnp.asarray(images))
+    moved = shift(variables, pixels, subject.fold_key(Stream.STRAIGHTEN))
+    seen = jnp.round(subject.normalization.undo(moved.images) * 255)
+    theta = np.asarray(moved.theta) * np.asarray(subject.transform.half_range, np.float32)
+    return {"shown_straightened": np.asarray(seen, np.uint8), "shown_moves": theta}
 
 
 def _turns(subject: Subject, variables: Any) -> dict[str, np.ndarray]:

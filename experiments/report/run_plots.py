@@ -50,6 +50,7 @@ def plots_of(run: Run) -> tuple[list[Plot], set[str]]:
         absent |= {"density"} if "rotation_degrees" not in evaluation else set()
         followed = any(key.startswith(ARC_SHARE) for line in run.metrics for key in line)
         absent |= set() if followed else {"arcs"}
+        absent |= set() if "shown_straightened" in evaluation else {"pairs"}
     chosen = [plot for plot in (poses if known else images) if plot.name not in absent]
     if not tables.has_density(run.results) and run.evaluation is None:
         chosen = []
@@ -118,6 +119,13 @@ def _of_images(run: Run, evaluation: _Arrays) -> list[Plot]:
             "sampled from the density that was learned for it; blue shows where its top then "
             "points. The radius is the density, 1 the uniform over the circle.",
             lambda: figures.polar_densities(evaluation),
+        ),
+        Plot(
+            "pairs",
+            "Straightened by mean-shift",
+            "Test images as they came, and moved step by step to where their densities are "
+            "centred: what the density holds for upright. Below them the turn, counter-clockwise.",
+            lambda: straightened.pairs(evaluation),
         ),
         _views(evaluation),
         Plot(

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from experiments.report.evaluation import Arrays, plain, require
 
-__all__ = ["prototypes", "straightened"]
+__all__ = ["pairs", "prototypes", "straightened"]
 
 _GAP = 2  # pixels between pictures
 
@@ -58,6 +58,42 @@ def _strip(before: np.ndarray, after: np.ndarray) -> np.ndarray:
         for row in (before, after)
     ]
     return np.concatenate(rows)
+
+
+def pairs(evaluation: Arrays, columns: int = 12) -> Figure:
+    """Draw images as they came and, below them, straightened.
+
+    Args:
+        evaluation: `class_names` (C,), `shown_images` (Q, H, W, 1 or 3) uint8, `shown_labels` (Q,),
+            `shown_straightened`, as the images, and `shown_moves` (Q, d), in the units of
+            `coordinate_units` (d,), of the coordinates `coordinate_names` (d,).
+        columns: images shown at most.
+
+    Returns:
+        Figure: a column per image, above it its class, below it by how much it was turned.
+
+    Raises:
+        MissingArrayError: if an array is not there or has another rank.
+    """
+    names, before, labels, after, moves, coordinates = require(
+        evaluation, "class_names", "shown_images", "shown_labels", "shown_straightened",
+        "shown_moves", "coordinate_names",
+    )  # fmt: skip
+    order = np.argsort(labels, kind="stable")[:columns]
+    figure = Figure(figsize=(1.15 * len(order) + 0.6, 3.2), layout="constrained")
+    panels = figure.subplots(2, len(order), squeeze=False)
+    turns = [i for i, name in enumerate(coordinates) if str(name) == "rotation"]
+    for column, q in enumerate(order):
+        for row, image in enumerate((before[q], after[q])):
+            panel = panels[row, column]
+            panel.imshow(image.squeeze(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            panel.set(xticks=[], yticks=[])
+        panels[0, column].set_title(plain(names[labels[q]]), fontsize=9)
+        if turns:
+            panels[1, column].set_xlabel(f"{moves[q, turns[0]]:+.0f}°", fontsize=9)
+    panels[0, 0].set_ylabel("as it came", fontsize=9)
+    panels[1, 0].set_ylabel("straightened", fontsize=9)
+    return figure
 
 
 def prototypes(

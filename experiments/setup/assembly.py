@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -103,6 +104,18 @@ class Assembly:
         )
 
 
+def _with_least_steps(config: defaults.Config, steps_per_epoch: int) -> defaults.Config:
+    """Return the config with as many epochs as `train.least_steps` asks for."""
+    epochs = config.train.epochs
+    wanted = max(epochs, math.ceil(config.train.least_steps / steps_per_epoch))
+    if wanted == epochs:
+        return config
+    config = config.copy_and_resolve_references()
+    config.objective.burn_in_epochs = config.objective.burn_in_epochs * wanted // epochs
+    config.train.epochs = wanted
+    return config
+
+
 def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     """Make the parts of a run.
 
@@ -123,6 +136,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     transform = build.transform(config)
     distribution = build.distribution(config, transform, classes=classes)
     per_epoch = steps_per_epoch(len(data.train), config.train.batch_size)
+    config = _with_least_steps(config, per_epoch)
     total = per_epoch * config.train.epochs
     burn_in = per_epoch * config.objective.burn_in_epochs
     return Assembly(

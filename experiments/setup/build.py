@@ -92,15 +92,25 @@ def _mario_iggy(section: Config) -> DataSet:
 
 
 def _pictures(section: Config) -> DataSet:
-    if not section.dir:
-        raise ValueError("config.data.dir is empty; pictures want the folder they are in.")
     return user_pictures.picture_set(
-        section.dir,
+        _folder(section),
         size=section.size,
         channels=section.channels,
         train_size=section.train_size,
         seed=section.seed,
     )
+
+
+def _picture_classes(section: Config) -> DataSet:
+    return user_pictures.picture_classes(
+        _folder(section), size=section.size, channels=section.channels, seed=section.seed
+    )
+
+
+def _folder(section: Config) -> str:
+    if not section.dir:
+        raise ValueError("config.data.dir is empty; pictures want the folder they are in.")
+    return section.dir
 
 
 def _printed_digits(section: Config) -> DataSet:
@@ -112,10 +122,14 @@ def _printed_digits(section: Config) -> DataSet:
 # Those of GENERATED; what is not here is looked for among the prepared sets.
 SETS: dict[str, Callable[[Config], DataSet]] = {
     "mario_iggy": _mario_iggy,
+    "picture_classes": _picture_classes,
     "pictures": _pictures,
     "printed_digits": _printed_digits,
 }
 
+
+# Read from the user's own folder: variants are for them as for prepared sets.
+_OF_A_FOLDER = ("picture_classes", "pictures")
 
 _VARIANTS = ("classes", "validation_size", "long_tail", "choice", "repeats", "rotated_degrees",
              "rotated_classes", "translated", "scaled", "centre_crop", "disc")  # fmt: skip
@@ -275,7 +289,8 @@ def objective(
 def data_set(config: Config) -> DataSet:
     """Return the data set of `config.data`, cut and turned as its fields say."""
     section = config.data
-    if section.name in SETS:
+    made = section.name in SETS and section.name not in _OF_A_FOLDER
+    if made:
         unread = [name for name in _VARIANTS if section[name] != FIELDS["data"][name].value]
         if unread:
             raise ValueError(
@@ -283,7 +298,10 @@ def data_set(config: Config) -> DataSet:
                 "not read: variants are for prepared sets; leave it at its default."
             )
         return SETS[section.name](section)
-    data = stored.load(section.name, section.dir or None)
+    if section.name in _OF_A_FOLDER:
+        data = SETS[section.name](section)
+    else:
+        data = stored.load(section.name, section.dir or None)
     if section.classes:
         data = variants.class_subset(data, section.classes)
     if section.validation_size:

@@ -67,8 +67,8 @@ FIELDS: dict[str, Any] = {
     "data": {
         "name": Field(
             "mario_iggy",
-            "mario_iggy; printed_digits; pictures, a folder (dir) of them; or a prepared set: "
-            "python -m flowjax_inv.data",
+            "mario_iggy; printed_digits; picture_classes, your own in folders by class (dir); "
+            "pictures, any without labels; or a prepared set: python -m flowjax_inv.data",
         ),
         "dir": Field("", "of prepared sets; empty: TFDS_DATA_DIR, else ~/tensorflow_datasets"),
         "size": Field(32, "of pictures: pixels of a side they are brought to", low=8),
@@ -263,6 +263,7 @@ FIELDS: dict[str, Any] = {
     "optimizer": {"classifier": _optimizer(), "distribution": _optimizer()},
     "train": {
         "epochs": Field(250, "passes over the train split; Mario-Iggy in the paper: 250", low=1),
+        "least_steps": Field(0, "more epochs, burn-in along, if theirs are fewer steps", low=0),
         "batch_size": Field(128, "images per step, before copies", low=1),
         "shuffle": Field(value=True, about="a new order every epoch; the paper shuffles once"),
         "log_every": Field(25, "steps per line of metrics.jsonl", low=1),
@@ -282,6 +283,7 @@ FIELDS: dict[str, Any] = {
         "arc_images": Field(20, "of each class: those whose arcs are followed by epoch", low=1),
         "poses": Field(72, "per class, evenly over its first arc", low=2),
         "density_samples": Field(1000, "of theta per pose", low=10),
+        "straighten_shown": Field(value=False, about="mean-shift on the images a report shows"),
         "straighten_steps": Field(
             50, "of mean-shift on figures of known pose, 100 samples each; 0: none", low=0
         ),

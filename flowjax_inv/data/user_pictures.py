@@ -16,6 +16,7 @@ __all__ = [
     "open_picture",
     "open_within_limit",
     "padded",
+    "picture_classes",
     "picture_set",
     "warped",
 ]
@@ -26,6 +27,8 @@ MOST_PIXELS = 50_000_000  # above it a picture is not decoded: a small file may 
 
 def find_pictures(folder: str | Path, *, deep: bool = False) -> list[Path]:
     """Return the files of a folder that end as pictures do, by name.
+
+    A link to a picture that is found as well is passed over: it would count twice.
 
     Args:
         folder: of pictures.
@@ -39,6 +42,8 @@ def find_pictures(folder: str | Path, *, deep: bool = False) -> list[Path]:
         raise ValueError(f"{folder} is no folder; give the folder that holds the pictures.")
     files = folder.rglob("*") if deep else folder.iterdir()
     found = sorted(p for p in files if p.suffix.lower() in ENDINGS and p.is_file())
+    own = {p.resolve() for p in found if not p.is_symlink()}
+    found = [p for p in found if not p.is_symlink() or p.resolve() not in own]
     if not found:
         raise ValueError(f"{folder} holds no pictures; want files ending in {', '.join(ENDINGS)}.")
     return found
@@ -110,16 +115,7 @@ def picture_set(
         ValueError: if it is no folder, holds too few pictures that can be read, or there are
             neither 1 nor 3 channels.
     """
-    if channels not in (1, 3):
-        raise ValueError(f"channels is {channels}; want 1, grey, or 3, colour.")
-    images, lost = [], []
-    for path in find_pictures(folder, deep=True):
-        try:
-            picture = padded(open_picture(path, channels=channels), (size, size), [0] * channels)
-        except ValueError as error:
-            lost.append(str(error))
-            continue
-        images.append(np.asarray(picture.resize((size, size))).reshape(size, size, channels))
+    images, _, lost = _read(find_pictures(folder, deep=True), size=size, channels=channels)
     train_size = train_size or len(images) * 4 // 5
     if not 0 < train_size < len(images):
         raise ValueError(
@@ -127,11 +123,87 @@ def picture_set(
             f"{max(train_size, 1)}: some to train on, some to test."
         )
     order = np.random.default_rng(seed).permutation(len(images))
-    stack, labels = np.stack(images)[order], np.zeros(len(images), np.int32)
+    stack, labels = images[order], np.zeros(len(images), np.int32)
     train = Split(stack[:train_size], labels[:train_size])
     test = Split(stack[train_size:], labels[train_size:])
-    note = f"{len(lost)} pictures left out: {'; '.join(lost[:3])}" if lost else ""
-    return DataSet(train, test, ("picture",), note=note, labelled=False)
+    return DataSet(train, test, ("picture",), note=_left_out(lost), labelled=False)
+
+
+def picture_classes(folder: str | Path, *, size: int, channels: int, seed: int = 0) -> DataSet:
+    """Read FOLDER/CLASS/*, subfolders of a class too, as a set with labels.
+
+    Pictures become images as in `picture_set`. Of every class a fifth, one at least, is drawn for
+    the test split; a class of a single picture has none to spare and is left out. What is left out
+    is named in the set's note.
+
+    Args:
+        folder: with a subfolder for each class.
+        size: pixels of a side.
+        channels: 1, grey, or 3.
+        seed: of the split and the order.
+
+    Raises:
+        ValueError: if it is no folder, has fewer than two classes of two pictures that can be
+            read, or there are neither 1 nor 3 channels.
+    """
+    root = Path(folder)
+    found = find_pictures(root, deep=True)
+    places = [path.relative_to(root).parts for path in found]
+    lost = [f"{path.name} lies in no class's folder" for path in found if path.parent == root]
+    within = [path for path in found if path.parent != root]
+    images, read, unread = _read(within, size=size, channels=channels)
+    of = np.array([path.relative_to(root).parts[0] for path in read], dtype=object)
+    names = sorted({parts[0] for parts in places if len(parts) > 1})
+    counts = {name: int(np.sum(of == name)) for name in names}
+    lost += unread + [
+        f"class {name} has {count} picture{'s' * (count != 1)} that can be read, of two it takes"
+        for name, count in counts.items()
+        if count < 2
+    ]
+    kept = [name for name in names if counts[name] > 1]
+    if len(kept) < 2:
+        raise ValueError(
+            f"{folder} has {len(kept)} subfolders with two pictures or more that can be read; want "
+            "FOLDER/CLASS/PICTURE, at least two classes."
+        )
+    random = np.random.default_rng(seed)
+    parts: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for name in kept:
+        index = random.permutation(np.flatnonzero(of == name))
+        tested = max(len(index) // 5, 1)
+        parts[0].append(index[tested:])
+        parts[1].append(index[:tested])
+    splits = []
+    for part in parts:
+        order = random.permutation(np.concatenate(part))
+        labels = np.array([kept.index(name) for name in of[order]], np.int32)
+        splits.append(Split(images[order], labels))
+    return DataSet(splits[0], splits[1], tuple(kept), note=_left_out(lost))
+
+
+def _read(
+    paths: Sequence[Path], *, size: int, channels: int
+) -> tuple[np.ndarray, list[Path], list[str]]:
+    """Return images (N, size, size, channels), their paths, and why the others cannot be read."""
+    if channels not in (1, 3):
+        raise ValueError(f"channels is {channels}; want 1, grey, or 3, colour.")
+    images, read, lost = [], [], []
+    for path in paths:
+        try:
+            picture = padded(open_picture(path, channels=channels), (size, size), [0] * channels)
+        except ValueError as error:
+            lost.append(str(error))
+            continue
+        images.append(np.asarray(picture.resize((size, size))).reshape(size, size, channels))
+        read.append(path)
+    shape = (len(images), size, size, channels)
+    return np.asarray(images, np.uint8).reshape(shape), read, lost
+
+
+def _left_out(lost: Sequence[str]) -> str:
+    """Say what was left out, in a line; of many the first ten."""
+    more = f"; and {len(lost) - 10} more" if len(lost) > 10 else ""
+    return f"{len(lost)} left out: {'; '.join(lost[:10])}{more}" if lost else ""
 
 
 def padded(picture: Any, shape: Sequence[int], fill: Sequence[int]) -> Any:
