@@ -33,6 +33,5 @@ def get_config(variant: str = "") -> defaults.Config:
         recipes.two_cores(config, epochs=6, learning_rate=1e-3)
         config.objective.copies, config.train.batch_size = 1, 128
         config.objective.burn_in_epochs, config.controller.value = 1, 0.03
-        config.objective.burn_in_rests = False  # as the stored runs were made
         config.evaluation.rules = ("plain",)  # the code's 300 draws would take as long as an epoch
     return recipes.smoke(config) if variant == "smoke" else config

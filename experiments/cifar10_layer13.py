@@ -25,7 +25,6 @@ def get_config(variant: str = "") -> defaults.Config:
         config.data.train_size, config.data.test_size = 2000, 1000
         config.distribution.layers, config.objective.copies = 4, 1
         config.train.epochs, config.objective.burn_in_epochs = 4, 1
-        config.objective.burn_in_rests = False  # as the stored run was made
         config.evaluation.num_samples, config.evaluation.rules = 5, ("plain",)
         for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
             optimizer.schedule, optimizer.final_fraction = "cosine", 0.02

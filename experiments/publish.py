@@ -1,4 +1,4 @@
-"""Keep the figures of finished runs; write the README's tables and draw pictures from them.
+"""Keep the figures of finished runs; write the tables of the documents and draw from them.
 
     python -m experiments.publish mario_iggy runs/seed0 runs/seed1 runs/seed2
     python -m experiments.publish                    # only tables and pictures, of what is kept
@@ -11,17 +11,19 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from experiments.report.reading import read_object
-from experiments.report.readme import (
+from experiments.report.half_turned import half_turned_table
+from experiments.report.headline import headline_table
+from experiments.report.image_tables import (
     aligned_table,
     images_table,
     replace_between_markers,
     turned_table,
 )
-from experiments.report.readme_sprites import (
+from experiments.report.reading import read_object
+from experiments.report.sprite_tables import (
     discovery_table,
     modes_table,
     results_table,
@@ -29,18 +31,23 @@ from experiments.report.readme_sprites import (
 )
 from experiments.running.command_line import UsageError, leave
 
-__all__ = ["draw", "main", "publish", "readme_with_table"]
+__all__ = ["PAGES", "draw", "main", "publish", "with_tables"]
 
 ROOT = Path(__file__).parents[1]
 _KEPT = ("config.json", "environment.json", "results.json")
 _KEPT_IF_THERE = ("robustness.json", "alignment_*.json", "card.json")
-_TABLES = {
-    "results": results_table,
-    "modes": modes_table,
-    "discovery": discovery_table,
-    "images": images_table,
-    "turned": turned_table,
-    "aligned": aligned_table,
+# Page, below the project's folder: its tables, by the name of their markers.
+PAGES: dict[str, dict[str, Callable[[Path], str]]] = {
+    "README.md": {"headline": headline_table},
+    "docs/results.md": {
+        "results": results_table,
+        "modes": modes_table,
+        "discovery": discovery_table,
+        "half_turned": half_turned_table,
+        "images": images_table,
+        "turned": turned_table,
+        "aligned": aligned_table,
+    },
 }
 
 
@@ -86,17 +93,17 @@ def publish(name: str, runs: Sequence[Path], results: Path) -> None:
             shutil.copyfile(run / file, target / file)
 
 
-def readme_with_table(readme: str, results: Path) -> str:
-    """Return the README's text with its tables made from `results`.
+def with_tables(text: str, page: str, results: Path) -> str:
+    """Return the text of one of `PAGES` with its tables made from `results`.
 
     Raises:
         ValueError: if there are no runs, or a table has rows and no markers for its place.
     """
-    for name, make in _TABLES.items():
+    for name, make in PAGES[page].items():
         table = make(results)
-        if table or f"<!-- {name}:" in readme:
-            readme = replace_between_markers(readme, table, name)
-    return readme
+        if table or f"<!-- {name}:" in text:
+            text = replace_between_markers(text, table, name)
+    return text
 
 
 def draw(results: Path, folder: Path) -> None:
@@ -123,7 +130,7 @@ def draw(results: Path, folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Publish the runs named on the command line, and write the README's tables."""
+    """Publish the runs named on the command line, and write the tables."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.publish",
         description=__doc__,
@@ -132,17 +139,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name", nargs="?", help="of the row in the table")
     parser.add_argument("runs", nargs="*", type=Path, help="folders of its runs, one per seed")
     parsed = parser.parse_args(arguments)
-    results, readme = ROOT / "docs" / "results", ROOT / "README.md"
+    results = ROOT / "docs" / "results"
     try:
         if parsed.name:
             publish(parsed.name, parsed.runs, results)
-        text = readme_with_table(readme.read_text(encoding="utf-8"), results)
+        texts = {
+            page: with_tables((ROOT / page).read_text(encoding="utf-8"), page, results)
+            for page in PAGES
+        }
     except (UsageError, ValueError) as error:
         leave(error)
     else:
-        readme.write_text(text, encoding="utf-8")
+        for page, text in texts.items():
+            (ROOT / page).write_text(text, encoding="utf-8")
         draw(results, ROOT / "docs")
-        print(f"tables in {readme.name}: {len(list(results.glob('*/*/results.json')))} runs")
+        count = len(list(results.glob("*/*/results.json")))
+        print(f"tables in {' and '.join(PAGES)}: {count} runs")
 
 
 if __name__ == "__main__":

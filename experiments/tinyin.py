@@ -53,7 +53,6 @@ def get_config(variant: str = "") -> defaults.Config:
         config.data.classes = "0-4"
         config.distribution.layers, config.evaluation.num_samples = 4, 10
         config.train.epochs, config.objective.burn_in_epochs = 10, 6
-        config.objective.burn_in_rests = False  # as the stored runs were made
         config.train.batch_size, config.train.log_every = 50, 10
         # 150 steps: SGD at 0.05 was still at chance after 90.
         classifier.name, classifier.learning_rate, classifier.warmup_steps = "adamw", 1e-3, 30

@@ -14,10 +14,16 @@ import pytest
 
 import flowjax_inv
 from experiments import publish
+from experiments.report.headline import headline_table
 from experiments.running.command_line import UsageError
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "flowjax_inv" / "native" / "README.md",
+]
 
 
 @pytest.mark.slow
@@ -30,16 +36,27 @@ def test_the_readmes_example_runs() -> None:
     assert names["probabilities"].shape == (8, 10)
 
 
-def test_the_readmes_table_is_the_generated_one() -> None:
-    assert publish.readme_with_table(README, ROOT / "docs" / "results") == README
+@pytest.mark.parametrize("page", publish.PAGES)
+def test_the_tables_are_the_generated_ones(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert publish.with_tables(text, page, ROOT / "docs" / "results") == text
 
 
-def test_every_place_the_readme_names_exists() -> None:
-    for place in re.findall(r"\]\((?!http)([^)#]+)\)", README):
-        assert (ROOT / place).exists(), place
-    tables = ("|", "<!--")
-    words = [line for line in README.splitlines() if not line.startswith(tables)]
-    assert len(words) <= 98
+@pytest.mark.parametrize("page", PAGES)
+def test_every_place_that_a_document_names_exists(page: Path) -> None:
+    for place in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+        assert (page.parent / place).exists(), place
+
+
+def test_the_readme_is_read_to_its_end() -> None:
+    assert len(README.splitlines()) <= 200
+    assert len(README.encode()) <= 12_000
+
+
+def test_the_readmes_table_is_short() -> None:
+    rows = headline_table(ROOT / "docs" / "results").splitlines()[2:]
+    assert 5 <= len(rows) <= 12
+    assert all(row.count("|") == 5 for row in rows)
 
 
 def _modules() -> list[str]:
@@ -138,8 +155,8 @@ def test_publish_copies_and_refuses(tmp_path: Path) -> None:
     )
     publish.publish("x", [run], tmp_path / "results")
     assert (tmp_path / "results" / "x" / "4" / "results.json").exists()
-    text = publish.readme_with_table(
-        "<!-- results:begin -->\n<!-- results:end -->\n", tmp_path / "results"
+    text = publish.with_tables(
+        "<!-- results:begin -->\n<!-- results:end -->\n", "docs/results.md", tmp_path / "results"
     )
     assert "| x | 1 |" in text
     assert "50.0" in text

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from finished_run import GOOD, make_evaluation, write_run
 
-from experiments.report import discovery, figures, page, readme, tables
+from experiments.report import discovery, figures, image_tables, page, tables
 from experiments.report.compare import compare
 from experiments.report.compare_page import write_comparison
 from experiments.report.compare_table import heads
@@ -135,8 +135,8 @@ def test_a_regression_shows_errors_and_no_accuracies(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     (place / "results.json").write_text(json.dumps(REGRESSION))
     (place / "config.json").write_text(json.dumps({"data": {"name": "olivetti"}}))
-    table = readme.images_table(tmp_path)
+    table = image_tables.images_table(tmp_path)
     assert "| 1.50° off | 1.25° off | −3.00 | 0.21 | – |" in table
     assert "arcs" not in table
     (place / "results.json").write_text(json.dumps(REGRESSION | {"arc_share_6": 0.567}))
-    assert "| 0.21 | 6: 0.57 | – |" in readme.images_table(tmp_path)
+    assert "| 0.21 | 6: 0.57 | – |" in image_tables.images_table(tmp_path)

@@ -1,4 +1,4 @@
-"""The results tables of the README, and what publishing refuses."""
+"""The tables of the documents, and what publishing refuses."""
 
 import json
 import math
@@ -10,11 +10,15 @@ import pytest
 from finished_run import GOOD, IMAGES
 
 from experiments import publish
-from experiments.report import papers, readme, readme_sprites
+from experiments.report import image_tables, papers, sprite_tables
 from experiments.report.compare import compare
+from experiments.report.half_turned import half_turned_table
+from experiments.report.headline import headline_table
 from experiments.report.page import write_report
 from experiments.running.command_line import UsageError
 from experiments.setup import build
+
+PAGE = "docs/results.md"
 
 
 def write_results(
@@ -37,7 +41,7 @@ def test_results_table_has_mean_and_deviation(tmp_path: Path) -> None:
         tmp_path, "augerino|x", 0, true_half_range_degrees=45, test_accuracy=0.975,
         kolmogorov_distance=0.1234,
     )  # fmt: skip
-    header, rule, augerino, flow = readme_sprites.results_table(tmp_path).split("\n")
+    header, rule, augerino, flow = sprite_tables.results_table(tmp_path).split("\n")
     assert header == (
         "| run | seeds | half-range (°) | true (°) | reached (%) | outside (%) | other class (%) | "
         "Kolmogorov | Wasserstein (°) | test accuracy (%) | averaged accuracy (%) | minutes | "
@@ -55,7 +59,7 @@ def test_results_table_has_mean_and_deviation(tmp_path: Path) -> None:
 def test_results_table_says_how_many_seeds_have_a_figure(tmp_path: Path) -> None:
     write_results(tmp_path, "flow", 0, test_accuracy=0.9, outside_share=math.nan)
     write_results(tmp_path, "flow", 1, true_half_range_degrees=90.0)
-    line = readme_sprites.results_table(tmp_path).split("\n")[2]
+    line = sprite_tables.results_table(tmp_path).split("\n")[2]
     assert line == (
         "| flow | 2 | – | 90.0 (1 of 2) | – | not finite | – | – | – | 90.0 (1 of 2) | – | – | – |"
     )
@@ -65,16 +69,16 @@ def test_a_run_that_was_continued_has_no_minutes(tmp_path: Path) -> None:
     facts = {"true_half_range_degrees": 90.0, "seconds": 120.0}
     write_results(tmp_path, "flow", 0, resumed_at_step=0, **facts)
     write_results(tmp_path, "flow", 1, resumed_at_step=7, **facts)
-    assert "| 2.0 (1 of 2) |" in readme_sprites.results_table(tmp_path)
+    assert "| 2.0 (1 of 2) |" in sprite_tables.results_table(tmp_path)
 
 
 def test_results_table_refuses_nothing_and_nonsense(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no NAME/SEED/results\.json; copy"):
-        readme_sprites.results_table(tmp_path)
+        sprite_tables.results_table(tmp_path)
     write_results(tmp_path, "flow", 0)
     (tmp_path / "flow" / "0" / "results.json").write_text("{")
     with pytest.raises(ValueError, match=r"results\.json is not JSON"):
-        readme_sprites.results_table(tmp_path)
+        sprite_tables.results_table(tmp_path)
 
 
 def test_sprites_have_three_tables(tmp_path: Path) -> None:
@@ -91,12 +95,12 @@ def test_sprites_have_three_tables(tmp_path: Path) -> None:
             )  # fmt: skip
     write_results(tmp_path, "plain", 0, true_half_range_degrees=90.0)
     write_results(tmp_path, "three", 0, true_half_range_degrees=30.0, valley_ratio=0.125)
-    assert _rows(readme_sprites.results_table(tmp_path)) == ["plain"]
-    assert _rows(readme_sprites.modes_table(tmp_path)) == ["three"]
-    table = readme_sprites.discovery_table(tmp_path)
+    assert _rows(sprite_tables.results_table(tmp_path)) == ["plain"]
+    assert _rows(sprite_tables.modes_table(tmp_path)) == ["three"]
+    table = sprite_tables.discovery_table(tmp_path)
     assert _rows(table) == ["flow_alpha0.01", "flow"]  # alphas of a curve are in order
     assert f"| 2 | 20.0 ± 0.0 | 0.500 ± 0.354 | – | – | – | – | – | `{command} " in table
-    assert readme_sprites.rotation_distances(tmp_path) == {
+    assert sprite_tables.rotation_distances(tmp_path) == {
         "2 free entries": {"flow": [(20.0, 0.5), (40.0, 0.5)]}
     }
 
@@ -120,7 +124,7 @@ def test_images_table_has_rule_note_and_command(tmp_path: Path) -> None:
     note = {"data_note": "re-encoded as JPEG: not the official CIFAR-10"}
     write_results(tmp_path, "cifar", 0, {"data": {"name": "cifar10"}}, **IMAGES | note)
     write_results(tmp_path, "sprites", 0, true_half_range_degrees=90.0)
-    header, rule, cifar, control, mnist, _, below = readme.images_table(tmp_path).split("\n")
+    header, rule, cifar, control, mnist, _, below = image_tables.images_table(tmp_path).split("\n")
     assert header == (
         "| run | method | data | seeds | paper (%) | averaged accuracy (%) | "
         "plain accuracy (%) | entropy (nats) | rotation (°) | minutes | command |"
@@ -142,15 +146,15 @@ def test_images_table_has_rule_note_and_command(tmp_path: Path) -> None:
     )
     assert below == "[1] re-encoded as JPEG: not the official CIFAR-10."
     assert [
-        line.split(" |")[0] for line in readme_sprites.results_table(tmp_path).split("\n")[2:]
+        line.split(" |")[0] for line in sprite_tables.results_table(tmp_path).split("\n")[2:]
     ] == ["| sprites"]
 
 
 def test_a_table_without_runs_is_empty(tmp_path: Path) -> None:
     write_results(tmp_path / "images", "mnist", 0, MNIST, **IMAGES)
-    assert readme_sprites.results_table(tmp_path / "images") == ""
+    assert sprite_tables.results_table(tmp_path / "images") == ""
     write_results(tmp_path / "sprites", "flow", 0, true_half_range_degrees=90.0)
-    assert readme.images_table(tmp_path / "sprites") == ""
+    assert image_tables.images_table(tmp_path / "sprites") == ""
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ def test_images_table_refuses_a_mean_over_different_experiments(
     write_results(tmp_path, "mnist", 0, MNIST | {"seed": 0}, **IMAGES)
     write_results(tmp_path, "mnist", 1, MNIST | {"seed": 1} | config, **IMAGES | results)
     with pytest.raises(ValueError, match=f"the runs of mnist differ in {word}; publish runs that"):
-        readme.images_table(tmp_path)
+        image_tables.images_table(tmp_path)
 
 
 def test_a_field_that_came_between_two_seeds_is_no_difference(tmp_path: Path) -> None:
@@ -176,9 +180,9 @@ def test_a_field_that_came_between_two_seeds_is_no_difference(tmp_path: Path) ->
         write_results(tmp_path / root, "mnist", 0, older | {"seed": 0}, **IMAGES)
         second = younger | {"seed": 1, "command": f"{RUN} --config.seed=1{field}"}
         write_results(tmp_path / root, "mnist", 1, second, **IMAGES)
-    assert "| mnist | flow | mnist | 2 |" in readme.images_table(tmp_path / "same")
+    assert "| mnist | flow | mnist | 2 |" in image_tables.images_table(tmp_path / "same")
     with pytest.raises(ValueError, match=r"differ in classifier\.dtype"):
-        readme.images_table(tmp_path / "other")
+        image_tables.images_table(tmp_path / "other")
 
 
 def test_publish_writes_both_tables_and_asks_for_their_markers(tmp_path: Path) -> None:
@@ -190,13 +194,13 @@ def test_publish_writes_both_tables_and_asks_for_their_markers(tmp_path: Path) -
     results = tmp_path / "results"
     publish.publish("sprites", [tmp_path / "runs/sprites/0", tmp_path / "runs/sprites/1"], results)
     places = "<!-- results:begin -->\n<!-- results:end -->\n"
-    alone = publish.readme_with_table(places, results)
+    alone = publish.with_tables(places, PAGE, results)
     assert "| sprites | 2 |" in alone
     publish.publish("mnist", [tmp_path / "runs/mnist/0", tmp_path / "runs/mnist/1"], results)
     with pytest.raises(ValueError, match="0 '<!-- images:begin -->'"):
-        publish.readme_with_table(places, results)
-    both = publish.readme_with_table(
-        places + "<!-- images:begin -->\nold\n<!-- images:end -->\n", results
+        publish.with_tables(places, PAGE, results)
+    both = publish.with_tables(
+        places + "<!-- images:begin -->\nold\n<!-- images:end -->\n", PAGE, results
     )
     assert both.startswith(alone)
     assert "| mnist | flow | mnist | 2 |" in both
@@ -231,9 +235,9 @@ def test_publish_refuses_what_would_be_lost(tmp_path: Path) -> None:
 
 def test_table_goes_between_its_markers() -> None:
     text = "a\n<!-- results:begin -->\nold\n<!-- results:end -->\nb\n"
-    once = readme.replace_between_markers(text, "| new |\n", "results")
+    once = image_tables.replace_between_markers(text, "| new |\n", "results")
     assert once == "a\n<!-- results:begin -->\n| new |\n<!-- results:end -->\nb\n"
-    assert readme.replace_between_markers(once, "| new |", "results") == once
+    assert image_tables.replace_between_markers(once, "| new |", "results") == once
 
 
 @pytest.mark.parametrize(
@@ -248,11 +252,11 @@ def test_table_goes_between_its_markers() -> None:
 )
 def test_missing_markers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"'<!-- results:begin -->' and .* it needs one line of"):
-        readme.replace_between_markers(text, "table", "results")
+        image_tables.replace_between_markers(text, "table", "results")
 
 
 def test_turned_and_aligned_tables(tmp_path: Path) -> None:
-    assert readme.turned_table(tmp_path) == readme.aligned_table(tmp_path) == ""
+    assert image_tables.turned_table(tmp_path) == image_tables.aligned_table(tmp_path) == ""
     way = {"upright_accuracy": 0.7, "c8_accuracy": 0.35, "divergence": [1.0, None, 2.0]}
     gate = {
         "upright_accuracy": 0.69,
@@ -278,15 +282,15 @@ def test_turned_and_aligned_tables(tmp_path: Path) -> None:
         expected = [f"| poses | 1 | {by} | deviation per pixel | 0.200 → 0.100 |"]
         if not alike:  # what is left of one and the same turn says nothing
             expected.insert(0, f"| poses | 1 | {by} | turns left (°) | 8.0 |")
-        assert readme.aligned_table(tmp_path).split("\n")[2:] == expected
+        assert image_tables.aligned_table(tmp_path).split("\n")[2:] == expected
         (place / f"alignment_{name}.json").unlink()
-    plain, averaged = readme.turned_table(tmp_path).split("\n")[2:]
+    plain, averaged = image_tables.turned_table(tmp_path).split("\n")[2:]
     assert plain == "| poses | 1 | plain | 70.0 | 35.0 | – | – | – | – | ±10° | 1.500 | – |"
     gated = "69.0 | 50.0 | 1.0 | 2.0"
     assert averaged == f"| poses | 1 | averaged | 70.0 | 35.0 | {gated} | ±10° | 1.500 | – |"
     # The smallest third of a long tail: here the last class.
     (place / "robustness.json").write_text(json.dumps(found | {"class_sizes": [30, 20, 10]}))
-    assert readme.turned_table(tmp_path).endswith("| ±10° | 1.500 | 2.000 |")
+    assert image_tables.turned_table(tmp_path).endswith("| ±10° | 1.500 | 2.000 |")
 
 
 @pytest.mark.parametrize(
@@ -302,7 +306,7 @@ def test_a_method_has_its_own_figure_of_the_paper(method: str, figure: str, tmp_
         write_results(
             tmp_path / name, "x", 0, config, **IMAGES | {"method": method, "paper": paper}
         )
-        assert shown in readme.images_table(tmp_path / name)
+        assert shown in image_tables.images_table(tmp_path / name)
         (tmp_path / name / "x" / "0" / "metrics.jsonl").write_text("")
         page = write_report(tmp_path / name / "x" / "0").read_text()
         assert [text for text in re.findall(r"paper \(%\): ([^<]*)<", page)] == [figure] * bool(
@@ -312,7 +316,7 @@ def test_a_method_has_its_own_figure_of_the_paper(method: str, figure: str, tmp_
         assert member.results["paper"] == figure
     config["transform"]["name"] = "affine"
     write_results(tmp_path / "other", "x", 0, config, **IMAGES | {"method": method, "paper": ""})
-    assert "| tiny_imagenet | 1 | – |" in readme.images_table(tmp_path / "other")
+    assert "| tiny_imagenet | 1 | – |" in image_tables.images_table(tmp_path / "other")
 
 
 def test_a_figure_of_a_paper_stands_in_one_table() -> None:
@@ -324,3 +328,27 @@ def test_a_figure_of_a_paper_stands_in_one_table() -> None:
         for method, figure in figures.items():
             for stated in figures.values():
                 assert papers.paper_figure({"method": method, "paper": stated}, {}) == figure
+
+
+def test_half_turned_table_has_the_range_of_both_halves(tmp_path: Path) -> None:
+    turned = {"data": {"name": "mnist", "rotated_classes": "0-1"}}
+    shares = {"arc_share_0": 0.9, "arc_share_1": 1.0, "arc_share_2": 0.2, "arc_share_3": 0.1}
+    names = {"class_names": list("0123"), "method": "flow", "test_accuracy": 0.95}
+    write_results(
+        tmp_path, "half", 0, turned, **names, **shares, test_accuracy_averaged=0.975, seconds=60
+    )
+    write_results(tmp_path, "half_none", 0, turned, **names | {"method": "identity"})
+    write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
+    _, _, row, none = half_turned_table(tmp_path).split("\n")
+    assert row.startswith("| half | flow | mnist | 1 | 171 | 27 | 97.50 | 95.00 | 1.0 |")
+    assert none.startswith("| half_none | none | mnist | 1 | – | – | – | 95.00 |")
+    assert "half" not in image_tables.images_table(tmp_path)
+
+
+def test_headline_has_a_line_for_what_was_run(tmp_path: Path) -> None:
+    write_results(tmp_path, "other", 0, test_accuracy=1.0)
+    assert headline_table(tmp_path) == ""
+    for seed, found in enumerate((89.0, 91.0)):
+        write_results(tmp_path, "mario_iggy", seed, half_range_degrees=found)
+    _, _, row = headline_table(tmp_path).split("\n")
+    assert row.endswith("half-range found | 90.0 ± 1.4° | 90° | 2 |")

@@ -1,4 +1,4 @@
-"""Numbers, settings and lines of tables as the reports and the README write them.
+"""Numbers, settings and lines of tables as the reports and the documents write them.
 
 Nothing here imports more than the standard library.
 """

@@ -1,4 +1,4 @@
-"""Numbers in words: the headline of a run and its alarms; the README's tables are in `readme.py`.
+"""Numbers in words: the headline of a run and its alarms.
 
 Nothing here draws or imports more than the standard library; the figures are in `figures.py`.
 """

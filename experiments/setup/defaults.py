@@ -237,9 +237,6 @@ FIELDS: dict[str, Any] = {
         "copies_per_chunk": Field(0, "views at a time, to save memory; 0: all", low=0),
         "chunk_statistics": Field(value=False, about="allow chunks with batch norm"),
         "burn_in_epochs": Field(0, "of the classifier alone, the density frozen", low=0),
-        "burn_in_rests": Field(
-            value=True, about="the density's optimizer begins after burn-in, not with the run"
-        ),
     },
     "controller": {
         "name": Field("constant", "of alpha", choices=("constant", "ramp", "band", "patient_band")),

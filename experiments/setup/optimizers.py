@@ -15,25 +15,20 @@ def from_config(
 ) -> optax.GradientTransformation:
     """Return the two optimizers of `config.optimizer`, each with its schedule and weight decay.
 
-    In burn-in the density's rests: its moments and its schedule begin after it. Without
-    `objective.burn_in_rests` both begin with the run. Adam then takes the burn-in, where it saw no
-    gradient, for evidence of small ones, and the density's first updates are up to 6.5 times its
-    rate. With a pose likelihood two trainings follow each other, each with its own schedule.
+    In burn-in the density's rests: its moments and its schedule begin after it. If it did not, Adam
+    would take the burn-in, where it saw no gradient, for evidence of small ones, and the density's
+    first updates would be up to 6.5 times its rate. With a pose likelihood two trainings follow
+    each other, each with its own schedule.
     """
     objective = config.objective
     first = objective.burn_in_epochs * steps_per_epoch
-    alone = total_steps - first
-    rests = bool(first) and objective.burn_in_rests
 
     def schedule(name: str) -> optax.Schedule:
         section = config.optimizer[name]
         if name == "classifier":
             steps = first if objective.pose_likelihood else total_steps
             return _rate(section, steps, steps_per_epoch)
-        if objective.pose_likelihood and not rests:
-            rate = _rate(section, alone, steps_per_epoch)
-            return optax.join_schedules([optax.constant_schedule(0.0), rate], [first])
-        return _rate(section, alone if rests else total_steps, steps_per_epoch)
+        return _rate(section, total_steps - first, steps_per_epoch)
 
     def one(name: str) -> optax.GradientTransformation:
         section, rate = config.optimizer[name], schedule(name)
@@ -53,7 +48,7 @@ def from_config(
         return optax.chain(*parts)
 
     density = one("distribution")
-    if rests:
+    if first:
         density = optax.conditionally_mask(density, lambda step, **_: step >= first)
     return optax.multi_transform(
         {"classifier": one("classifier"), "distribution": density},

@@ -22,6 +22,7 @@ __all__ = [
     "disc",
     "first",
     "hold_out",
+    "labels_of",
     "long_tail",
     "random_subset",
     "repeated",
@@ -47,8 +48,7 @@ def class_subset(data: DataSet, classes: str | Sequence[int | str]) -> DataSet:
     Raises:
         ValueError: if a class is unknown or named twice, or none is named.
     """
-    items = classes.split(",") if isinstance(classes, str) else list(classes)
-    labels = [label for item in items for label in _labels_of(item, data.class_names)]
+    labels = labels_of(classes, data.class_names)
     if len(set(labels)) < len(labels) or not labels:
         raise ValueError(f"classes={classes!r} gives the labels {labels}; want each once.")
     new_label = np.full(len(data.class_names), -1, np.int32)
@@ -66,6 +66,16 @@ def class_subset(data: DataSet, classes: str | Sequence[int | str]) -> DataSet:
         class_names=tuple(data.class_names[label] for label in labels),
         centres_degrees=None if centres is None else centres[labels],
     )
+
+
+def labels_of(classes: str | Sequence[int | str], names: Sequence[str]) -> list[int]:
+    """Return the labels of classes: labels or names, or a text of them with ranges, as "0-4,cat".
+
+    Raises:
+        ValueError: if a class is not among `names`.
+    """
+    items = classes.split(",") if isinstance(classes, str) else list(classes)
+    return [label for item in items for label in _labels_of(item, tuple(names))]
 
 
 def _labels_of(item: int | str, names: tuple[str, ...]) -> list[int]:
@@ -194,8 +204,7 @@ def rotated(
     if not 0 < half_range_degrees <= 180:
         raise ValueError(f"half_range_degrees is {half_range_degrees}; want (0, 180].")
     transform = Affine("rotation", half_range=(half_range_degrees,), align_corners=False)
-    items = classes.split(",") if isinstance(classes, str) else list(classes)
-    chosen = [label for item in items if item for label in _labels_of(item, data.class_names)]
+    chosen = labels_of(classes, data.class_names) if classes else []
 
     def turned(split: Split, theta: np.ndarray) -> Split:
         if chosen:

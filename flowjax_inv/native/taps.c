@@ -1,4 +1,4 @@
-/* Four taps of a picture per position, blended, and the derivative in the map, for `native.py`.
+/* Four taps of a picture per position, blended, and the derivative in the map, for `warps.py`.
 
 Equal to `taps.py`, which has the formulas. A line of positions is located in blocks, which compilers
 turn into vector instructions; then each pixel is read where its position says. The two taps of a

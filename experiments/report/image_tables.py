@@ -1,4 +1,4 @@
-"""The README's tables of real images, in markdown, made from the runs kept below a folder.
+"""The tables of real images, in markdown, made from the runs kept below a folder.
 
 Every row is mean ± sample standard deviation (n - 1) over seeds, no spread for one seed. A figure
 that only some seeds have says how many, a figure that none has is a dash.
@@ -16,6 +16,7 @@ from experiments.report.formats import (
     markdown_line,
     spread,
 )
+from experiments.report.half_turned import turned_classes
 from experiments.report.kept import read_by_name, read_kept
 from experiments.report.papers import paper_figure
 from experiments.report.reading import flat
@@ -59,7 +60,11 @@ def images_table(root: Path) -> str:
         ValueError: if there is no results.json at all, a file is not a JSON object, or the seeds
             of one name differ in more than their seed.
     """
-    kept = [runs for runs in read_kept(root) if not runs.have("true_half_range_degrees")]
+    kept = [
+        runs
+        for runs in read_kept(root)
+        if not runs.have("true_half_range_degrees") and not turned_classes(runs)
+    ]
     known = {key for runs in kept for seed in runs.results for key in seed}
     turned = "half_range_rotation" in known
     followed = any(key.startswith(ARC_SHARE) for key in known)

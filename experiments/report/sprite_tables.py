@@ -1,4 +1,4 @@
-"""The README's tables of sprites, whose true half-range is known, in markdown, from kept runs.
+"""The tables of sprites, whose true half-range is known, in markdown, from kept runs.
 
 Three, since three things are asked: are turns of the right range found (`results_table`), are
 modes told apart (`modes_table`), are free entries of a matrix tied to turns (`discovery_table`)?
