@@ -54,6 +54,12 @@ format: $(VENV)/.ready-dev  ## rewrite the code in the project's format
 .PHONY: setup
 setup: $(VENV)/.ready-dev  ## make .venv with everything the other targets need
 
+.PHONY: dist
+dist: $(VENV)/.ready-dev  ## the wheel (the library alone) and its sources, in dist/
+	@rm -rf build dist
+	@$(BIN)/python -m build -q --outdir dist .
+	@ls dist
+
 .PHONY: clean
 clean:  ## remove what make made, except runs/
 	rm -rf $(VENV) .cache .pytest_cache .ruff_cache build dist *.egg-info flowjax_inv/native/_library*.so
