@@ -1,6 +1,7 @@
 # `make help` lists the targets. All is made in this folder (.venv/, .cache/, runs/), but compiled
 # programs, which are kept in the user's cache folder.
 # PYTHON=...       the interpreter that makes .venv (default: the first suitable one found)
+# PLATFORM=...     where tests compute: cpu, or cuda or tpu, whose JAX is installed then
 # PYTEST_ARGS=...  what every pytest call gets (default: two processes), for example PYTEST_ARGS="-x -k warp"
 
 SHELL := /bin/bash
@@ -10,6 +11,7 @@ SHELL := /bin/bash
 
 PYTHON ?=
 PYTEST_ARGS ?= -n 2 --dist worksteal
+PLATFORM ?= cpu
 VENV := .venv
 BIN := $(VENV)/bin
 REQUIREMENTS := pyproject.toml $(wildcard flowjax_inv/native/*.[ch] constraints/*.txt)
@@ -33,8 +35,8 @@ demo: $(VENV)/.ready  ## train on Mario-Iggy and write runs/mario_iggy/report.ht
 	@$(BIN)/python -m experiments.run --config=experiments/mario_iggy.py --workdir=runs/mario_iggy
 
 .PHONY: test
-test: $(VENV)/.ready  ## all tests
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(VENV)/.ready $(if $(filter-out cpu,$(PLATFORM)),$(VENV)/.ready-$(PLATFORM))  ## all tests
+	@TEST_PLATFORM=$(PLATFORM) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: check
 check: lint  ## format, lint, types and the fast tests
@@ -73,6 +75,10 @@ $(VENV)/.ready: $(REQUIREMENTS) | $(BIN)/python
 $(VENV)/.ready-dev: $(VENV)/.ready
 	@echo "setting up $(VENV): installing ruff and pyright"
 	@$(call install,dev)
+
+$(VENV)/.ready-cuda $(VENV)/.ready-tpu: $(VENV)/.ready-%: $(VENV)/.ready
+	@echo "setting up $(VENV): installing JAX for $*"
+	@$(call install,$*)
 
 # An interpreter counts only if it runs: version managers put names on PATH that fail when called.
 $(BIN)/python:

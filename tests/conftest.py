@@ -11,6 +11,8 @@ import pytest
 from experiments.running.collector import collect_rarely
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
+# Where the tests compute: `make test PLATFORM=cuda` sets it. The CPU stays at hand beside others.
+PLATFORM = os.environ.get("TEST_PLATFORM") or "cpu"
 
 # Four simulated devices, and code that compiles fast rather than runs fast. Flags of the same name
 # that are already set stay.
@@ -42,7 +44,12 @@ def _set_environment() -> None:
     flags = {name: value for name, value in XLA_FLAGS.items() if name not in names}
     ours = [f"{name}={value}" for name, value in flags.items() if _known(name)]
     os.environ["XLA_FLAGS"] = " ".join(given + ours)
-    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ["JAX_PLATFORMS"] = "cpu" if PLATFORM == "cpu" else f"{PLATFORM},cpu"
+    if PLATFORM != "cpu":
+        # Laws are about formulas: products of ten bits would need tolerances of their own. And the
+        # card is shared by as many processes as pytest has.
+        os.environ.setdefault("JAX_DEFAULT_MATMUL_PRECISION", "highest")
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # Compiled programs are kept between runs, small ones too; `make clean` removes them.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -52,7 +59,45 @@ def _set_environment() -> None:
 
 
 _set_environment()
+import jax  # noqa: E402 - reads what was set
+
 collect_rarely()
+
+
+def why_skipped(item: pytest.Item, platform: str, devices: int) -> str:
+    """Say why a test does not run on so many devices of a platform; empty if it does."""
+    only = item.get_closest_marker("cpu")
+    if only and platform != "cpu":
+        return f"of CPUs alone: {only.args[0]}"
+    wanted = item.get_closest_marker("devices")
+    if wanted and devices < wanted.args[0]:
+        return f"wants {wanted.args[0]} devices; there are {devices}"
+    return ""
+
+
+def pytest_configure() -> None:
+    """Refuse a platform that is not here, before tests ask for its devices."""
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise pytest.UsageError(f"PLATFORM is {PLATFORM}, but JAX finds none: {reason}") from error
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what only other devices than these can show, by name and reason."""
+    devices = jax.device_count()
+    for item in items:
+        reason = why_skipped(item, PLATFORM, devices)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_dropped() -> Iterator[None]:
+    """Forget compiled programs after a module: no other calls them, and they are gigabytes."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="module")

@@ -96,6 +96,7 @@ def test_more_devices_than_there_are() -> None:
         build.placement(config)
 
 
+@pytest.mark.devices(4)
 def test_a_batch_that_devices_cannot_share() -> None:
     config = mario_iggy.get_config("smoke")
     config.train.batch_size, config.num_devices = 30, 4

@@ -20,7 +20,7 @@ ONE = Placement(jax.devices()[:1])
 
 
 @pytest.mark.parametrize("begin", [0, 3])
-@pytest.mark.parametrize("devices", [1, 4])
+@pytest.mark.parametrize("devices", [1, pytest.param(4, marks=pytest.mark.devices(4))])
 def test_equal_batches_either_way(begin: int, devices: int) -> None:
     place = Placement(jax.devices()[:devices])
     held, sent = (

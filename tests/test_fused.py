@@ -15,6 +15,7 @@ from flowjax_inv.networks.convolutions import Conv, convolve
 from flowjax_inv.networks.convolutions.parts import Options
 from flowjax_inv.networks.convolutions.pooling import max_pool_2x2
 
+pytestmark = pytest.mark.cpu("the C of flowjax_inv/native is called on CPUs")
 needs_onednn = pytest.mark.skipif(not onednn.available(), reason="onednn-cpu-gomp is missing")
 EITHER = list(itertools.product([False, True], repeat=2))  # pool, relu
 SHAPES = [  # batch, height, width, channels, features, kernel, stride, padding

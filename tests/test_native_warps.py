@@ -16,6 +16,7 @@ from flowjax_inv import warps
 from flowjax_inv.native import foreign
 from flowjax_inv.warps import sampling
 
+pytestmark = pytest.mark.cpu("the C of flowjax_inv/native is called on CPUs")
 compiled = pytest.mark.skipif(not foreign.available(), reason="taps.c is not compiled")
 
 

@@ -19,6 +19,7 @@ from flowjax_inv.native import convolutions, foreign, onednn
 from flowjax_inv.native.convolutions import convolve_onednn
 from flowjax_inv.networks.convolutions import convolve
 
+pytestmark = pytest.mark.cpu("the C of flowjax_inv/native is called on CPUs")
 needs_onednn = pytest.mark.skipif(not onednn.available(), reason="onednn-cpu-gomp is missing")
 
 

@@ -16,6 +16,7 @@ from flowjax_inv.distributions.perceptron import perceptron_xla
 from flowjax_inv.native import foreign
 from flowjax_inv.native.perceptron import perceptron
 
+pytestmark = pytest.mark.cpu("the C of flowjax_inv/native is called on CPUs")
 compiled = pytest.mark.skipif(not foreign.available(), reason="perceptron.c is not compiled")
 
 

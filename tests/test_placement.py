@@ -143,6 +143,7 @@ SPREADS = [(2, "jit"), (4, "jit"), (1, "pmap"), (2, "pmap"), (4, "pmap")]
 
 
 # Two of them: each compiles a step of its own, and batch norm, below, goes through all.
+@pytest.mark.devices(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("devices", "parallel"), [(4, "jit"), (4, "pmap")])
 def test_one_step_is_the_same_step(devices: int, parallel: str) -> None:
@@ -159,6 +160,7 @@ def test_a_step_reads_nothing_back_and_is_given_indices_alone() -> None:
         _ = guarded.step * 2.5  # what the guard is for
 
 
+@pytest.mark.devices(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("devices", "parallel"), [(4, "jit"), (4, "pmap")])
 def test_a_set_that_is_sent_batch_by_batch_trains_alike(devices: int, parallel: str) -> None:
@@ -167,6 +169,7 @@ def test_a_set_that_is_sent_batch_by_batch_trains_alike(devices: int, parallel: 
     assert_equal(sent, reference(devices, parallel=parallel, **fields))
 
 
+@pytest.mark.devices(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("devices", "parallel"), SPREADS)
 def test_batch_norm_sees_the_whole_batch(devices: int, parallel: str) -> None:
@@ -174,6 +177,7 @@ def test_batch_norm_sees_the_whole_batch(devices: int, parallel: str) -> None:
     assert_equal(train(devices, parallel, **fields), reference(1, **fields))
 
 
+@pytest.mark.devices(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["jit", "pmap"])
 def test_the_score_function_sees_the_whole_batch(parallel: str) -> None:
@@ -181,6 +185,7 @@ def test_the_score_function_sees_the_whole_batch(parallel: str) -> None:
     assert_equal(train(4, parallel, **fields), reference(1, **fields))
 
 
+@pytest.mark.devices(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("devices", "parallel"), [(4, "jit"), (4, "pmap")])
 def test_samples_do_not_know_the_devices(devices: int, parallel: str) -> None:
@@ -195,6 +200,7 @@ def test_samples_do_not_know_the_devices(devices: int, parallel: str) -> None:
     np.testing.assert_allclose(other, one, atol=1e-6)
 
 
+@pytest.mark.devices(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("devices", "parallel"), [(4, "jit"), (4, "pmap")])
 def test_ten_steps_stay_together(devices: int, parallel: str) -> None:
@@ -254,6 +260,7 @@ def test_chunks_must_divide_the_copies() -> None:
         Objective(copies=4, copies_per_chunk=3)
 
 
+@pytest.mark.devices(4)
 def test_a_batch_that_does_not_divide_is_refused() -> None:
     with pytest.raises(ValueError, match="batch_size is 10, which 4 devices .*; take 8 or 12"):
         Placement(jax.devices()[:4]).check(10, "batch_size")

@@ -98,6 +98,7 @@ def _losses(workdir: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in lines]
 
 
+@pytest.mark.devices(4)
 @pytest.mark.slow
 def test_a_run_goes_on_by_other_devices(tmp_path: Path, monkeypatch, capsys) -> None:
     """Stopped on four devices, continued on two by pmap: equal within rounding, and it says so."""
