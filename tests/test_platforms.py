@@ -1,4 +1,4 @@
-"""What runs where: tests of CPUs alone, or of several devices, are elsewhere left out and say why."""
+"""What runs where: tests of CPUs alone, or of several devices, are left out elsewhere, and why."""
 
 import subprocess
 import sys
