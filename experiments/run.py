@@ -25,7 +25,14 @@ from experiments.report.papers import paper_figure
 from experiments.report.tables import summary
 from experiments.running.allocator import keep_freed_memory
 from experiments.running.collector import collect_rarely
-from experiments.running.command_line import UsageError, check_arguments, leave, portable
+from experiments.running.command_line import (
+    UsageError,
+    check_arguments,
+    cut_short,
+    leave,
+    portable,
+    read_recipe,
+)
 from experiments.running.log import Log
 from experiments.running.profiling import Profile, steps_of
 from experiments.running.program_cache import keep_compiled_programs
@@ -173,6 +180,9 @@ def _train(
         "resumed_at_step": begin,
         "seconds_to_first_step": first_step_seconds,
     }
+    found, since = log.first_ruin()
+    if found:
+        facts |= {"ruin": found, "ruin_since_epoch": since}
     return state, facts
 
 
@@ -230,6 +240,11 @@ def _main(argv: Sequence[str]) -> None:
     command = shlex.join(
         ["python", "-m", "experiments.run", *portable(sys.argv[1:], besides=("profile",))]
     )
+    chosen = flags.FLAGS["config"]
+    recipe = read_recipe(config_flags.get_config_filename(chosen))
+    note = cut_short(_CONFIG.value, recipe, config_flags.get_override_values(chosen))
+    if note:
+        print(note)
     try:
         train_and_evaluate(_CONFIG.value, workdir, command=command, profile=_PROFILE.value)
     except (ValueError, FloatingPointError, OSError) as error:

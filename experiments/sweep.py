@@ -14,7 +14,7 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,10 @@ from experiments.running.collector import collect_rarely
 from experiments.running.command_line import (
     UsageError,
     check_arguments,
+    cut_short,
     leave,
     portable,
+    read_recipe,
     unknown_field,
 )
 from experiments.running.program_cache import keep_compiled_programs
@@ -100,12 +102,21 @@ def parse_grid(text: str, config: defaults.Config) -> dict[str, list[Any]]:
     return grid
 
 
-def combinations(config: defaults.Config, grid: Mapping[str, Sequence[Any]]) -> list[Combination]:
+def combinations(
+    config: defaults.Config,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    recipe: defaults.Config | None = None,
+    typed: Collection[str] = (),
+) -> list[Combination]:
     """Make and check the config of every combination; the last field changes fastest.
 
     Args:
         config: what all runs share; it is left as it is.
         grid: names of fields to values of their type.
+        recipe: the config without what was typed: where fewer epochs were, the rest is scaled along
+            as `experiments.run` does.
+        typed: names of the fields that were typed beside the grid.
 
     Returns:
         One combination per run.
@@ -120,6 +131,8 @@ def combinations(config: defaults.Config, grid: Mapping[str, Sequence[Any]]) -> 
         with chosen.unlocked():
             for field, value in fields.items():
                 chosen.update_from_flattened_dict({field: value})
+            if recipe is not None:
+                cut_short(chosen, recipe, {*typed, *grid})
         settings = [setting(field, value) for field, value in fields.items()]
         name = re.sub(r"[^\w.,=()+-]", "_", ",".join(settings))
         try:
@@ -270,14 +283,17 @@ def _main(argv: Sequence[str]) -> None:
     collect_rarely()
     keep_compiled_programs()
     config = flags.FLAGS["config"]
-    path, _, variant = config_flags.get_config_filename(config).partition(":")
+    file = config_flags.get_config_filename(config)
+    path, _, variant = file.partition(":")
     name = "_".join(filter(None, (Path(path).stem, variant)))
     workdir = Path(flags.FLAGS["workdir"].value or f"runs/sweeps/{name}")
     command = ["python", "-m", "experiments.run", *portable(sys.argv[1:], besides=("grid",))]
     try:
         grid = parse_grid(_GRID.value, config.value)
         _refuse_overlap(sys.argv[1:], grid)
-        ended = sweep(combinations(config.value, grid), workdir, command=command)
+        typed = config_flags.get_override_values(config)
+        runs = combinations(config.value, grid, recipe=read_recipe(file), typed=typed)
+        ended = sweep(runs, workdir, command=command)
         finished = [name for name, end in ended.items() if end["status"] == "finished"]
         if finished:
             page = compare_runs([workdir / name for name in finished], workdir / "comparison")

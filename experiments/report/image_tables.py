@@ -20,7 +20,7 @@ from experiments.report.half_turned import turned_classes
 from experiments.report.kept import read_by_name, read_kept
 from experiments.report.papers import paper_figure
 from experiments.report.reading import flat
-from experiments.report.tables import has_density, method_name
+from experiments.report.tables import has_density, method_name, ruined
 
 __all__ = [
     "aligned_table",
@@ -75,6 +75,8 @@ def images_table(root: Path) -> str:
         runs.refuse_mixture()
         first, config = runs.results[0], runs.configs[0]
         method, none = method_name(first), not has_density(first)
+        if ruined(runs.results):
+            method += f" ({ruined(runs.results)})"
         data = str((config.get("data") or {}).get("name") or MISSING)
         note = str(first.get("data_note") or "")
         if "test_error_degrees" in first:

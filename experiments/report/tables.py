@@ -26,6 +26,7 @@ __all__ = [
     "headline",
     "method_name",
     "poses_known",
+    "ruined",
     "summary",
     "verdict",
 ]
@@ -41,6 +42,14 @@ SATURATED_SHARE = 0.05  # of runs that do not say their own limit
 
 # Keys of a logged step that every method writes as a number: null there means not finite.
 _ALWAYS_LOGGED = ("loss", "cross_entropy", "train_accuracy")
+
+# What a density can be ruined into (`experiments.running.ruins`), and what to do.
+RUINS = {
+    "blown open": "nearly every transform counts as alike, and views are classified half as "
+    "well as originals; lower alpha, or let the classifier learn longer before (burn-in).",
+    "collapsed": "no image may be moved by a pixel at its rim. Right where nothing may be moved; "
+    "else raise alpha.",
+}
 
 # Units of the coordinates, as `transforms/` has them; a test compares. Importing that module
 # would bring JAX, and results.json holds names only.
@@ -156,8 +165,18 @@ def verdict(seeds: Sequence[Mapping[str, Any]]) -> str:
     return f"found in {sum(said)} of {len(said)}"
 
 
+def ruined(seeds: Sequence[Mapping[str, Any]]) -> str:
+    """Name the ruins that densities of the runs ended in, and in how many where not in all."""
+    ends = [r.get("ruin") for r in seeds]
+    return ", ".join(
+        ruin + (f" in {ends.count(ruin)} of {len(ends)}" if ends.count(ruin) < len(ends) else "")
+        for ruin in RUINS
+        if ruin in ends
+    )
+
+
 def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say in plain sentences what went wrong in a run: collapse, saturation, NaN, runaway.
+    """Say in plain sentences what went wrong in a run: ruins, saturation, NaN, runaway.
 
     Entropy and saturated share are taken from `results`, else from the last logged step.
 
@@ -188,6 +207,13 @@ def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> 
         found.append(
             f"Collapse{figures}. The density has shrunk towards a single transformation, and it "
             "seldom comes back: start wider or raise alpha from the first step."
+        )
+
+    ruin = results.get("ruin")
+    if ruin:
+        found.append(
+            f"{str(ruin).capitalize()}: since epoch {results.get('ruin_since_epoch', 0):g} "
+            + RUINS.get(str(ruin), "")
         )
 
     share, limit = number(results, "saturated_share", last), _saturated_limit(results)

@@ -7,22 +7,23 @@ traceback that does not say which field was meant.
 import importlib.util
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import ml_collections
 from absl import flags as absl_flags
 
-from experiments.setup.defaults import PLACES
+from experiments.setup.defaults import PLACES, Config
 from experiments.setup.fields import did_you_mean, flatten
 
 __all__ = [
     "UsageError",
     "available_configs",
     "check_arguments",
+    "cut_short",
     "leave",
     "portable",
+    "read_recipe",
     "unknown_field",
 ]
 
@@ -41,7 +42,12 @@ def available_configs() -> list[str]:
     )
 
 
-def _load(value: str) -> ml_collections.ConfigDict:
+def read_recipe(value: str) -> Config:
+    """Return the config of FILE.py:VARIANT, as it is without further fields.
+
+    Raises:
+        UsageError: if it cannot be read.
+    """
     path, _, variant = value.partition(":")
     if not Path(path).is_file():
         raise UsageError(
@@ -92,7 +98,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
             f"--config is missing; available: {', '.join(available_configs())}. "
             "For example: python -m experiments.run --config=experiments/mario_iggy.py"
         )
-    fields = dict(flatten(_load(values[-1])))
+    fields = dict(flatten(read_recipe(values[-1])))
     for flag in flags:
         name, given, value = flag.partition("=")
         field = name.removeprefix("no").removeprefix("config.")
@@ -122,6 +128,38 @@ def _fits(value: str, default: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def cut_short(config: Config, recipe: Config, typed: Collection[str]) -> str:
+    """Scale what a recipe counts in epochs along, where it was given fewer of them.
+
+    Burn-in and the epochs between drops keep their share of the run, at least one epoch where they
+    had one; ramps and cosines follow by themselves. What was typed stays as it was typed.
+
+    Args:
+        config: with what was typed; changed in place.
+        recipe: the same without it.
+        typed: names of the fields that were typed.
+
+    Returns:
+        A line for the user that says so; empty if nothing changed.
+    """
+    was, now = recipe.train.epochs, config.train.epochs
+    if "train.epochs" not in typed or not 0 < now < was:
+        return ""
+    fields = {"objective.burn_in_epochs": recipe.objective.burn_in_epochs} | {
+        f"optimizer.{name}.decay_epochs": section.decay_epochs
+        for name, section in recipe.optimizer.items()
+        if section.schedule == "step"
+    }
+    scaled = {
+        name: max(1, round(value * now / was))
+        for name, value in fields.items()
+        if value and name not in typed
+    }
+    config.update_from_flattened_dict(scaled)
+    said = ", ".join(f"{name} {fields[name]} -> {value}" for name, value in scaled.items())
+    return said and f"epochs {was} -> {now}, and with them {said}; type those fields to keep them"
 
 
 def unknown_field(field: str, known: list[str]) -> UsageError:

@@ -1,9 +1,11 @@
 """The lines of metrics.jsonl: means of what the steps summed up, one interval late."""
 
 import math
+from typing import Any
 
 import jax
 
+from experiments.running import ruins
 from experiments.running.progress import Progress
 from experiments.running.run_folder import RunFolder
 from experiments.setup.assembly import Assembly
@@ -23,6 +25,8 @@ class Log:
     def __init__(self, parts: Assembly, folder: RunFolder, begin: int):
         self.parts, self.folder = parts, folder
         self.progress = Progress(parts.total_steps, parts.config.train.batch_size, begin)
+        self._box = ruins.box_of(parts)
+        self._ruin, _ = self.first_ruin()
         self._pending: tuple[int, dict[str, jax.Array], dict[str, jax.Array]] | None = None
 
     def take(self, at: int, totals: dict[str, jax.Array], measured: dict[str, jax.Array]) -> None:
@@ -51,8 +55,23 @@ class Log:
         line |= {name: value / count for name, value in sums.items()}
         line |= {name: float(value) for name, value in measured.items()}
         self.folder.append_metrics(line)
+        self._warn(line)
         self.stop_if_not_finite(line["loss"], at)
         self.progress.update(at, line)
+
+    def first_ruin(self) -> tuple[str, float | None]:
+        """Return the ruin that the epochs so far ended in, and since which; see `ruins`."""
+        burn_in = self.parts.config.objective.burn_in_epochs
+        return ruins.first_ruin(self.folder.metrics(), burn_in_epochs=burn_in, **self._box)
+
+    def _warn(self, line: dict[str, Any]) -> None:
+        """Say it once when an epoch has ended in another ruin than the one before."""
+        if line["step"] % self.parts.epoch_steps or line["step"] <= self.parts.burn_in_steps:
+            return
+        found = ruins.ruin(line, **self._box)
+        if found and found != self._ruin:
+            self.progress.say(ruins.warning(found, line["epoch"]))
+        self._ruin = found
 
     def stop_if_not_finite(self, loss: float, at: int) -> None:
         """Refuse to go on.

@@ -49,6 +49,10 @@ class Progress:
         if self.live:
             self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 
+    def say(self, text: str) -> None:
+        """Print a line above the live one, or where there is none."""
+        (self.live.console if self.live else Console(soft_wrap=True)).print(text, markup=False)
+
     def close(self) -> None:
         """Leave the last line standing."""
         if self.live:

@@ -98,6 +98,13 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
 
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl; none if there is no such file."""
+        if not self.metrics_path.exists():
+            return []
+        text = self.metrics_path.read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
     def cut_metrics(self, step: int) -> None:
         """Drop the lines after `step`, and a line that was cut short: they will be made again."""
         if not self.metrics_path.exists():
