@@ -1,7 +1,10 @@
 """What every test runs under. The environment is set here because JAX reads it on import."""
 
+import ctypes
+import gc
 import mmap
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 
 from experiments.running.collector import collect_rarely
 
+ENOUGH = 1_200_000_000  # bytes that a process may hold at the end of a module
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 # Where the tests compute: `make test PLATFORM=cuda` sets it. The CPU stays at hand beside others.
 PLATFORM = os.environ.get("TEST_PLATFORM") or "cpu"
@@ -93,11 +97,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def _resident() -> int:
+    """Return the bytes that this process holds; infinite where nobody tells."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return sys.maxsize
+
+
 @pytest.fixture(scope="module", autouse=True)
 def programs_dropped() -> Iterator[None]:
-    """Forget compiled programs after a module: no other calls them, and they are gigabytes."""
+    """Forget compiled programs after a module, once they are many: they come to gigabytes."""
     yield
-    jax.clear_caches()
+    if _resident() > ENOUGH:
+        jax.clear_caches()
+        gc.collect()
+        if sys.platform == "linux":  # what is freed goes back
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="module")

@@ -74,11 +74,16 @@ def _log_prob(case: Case, variables: Any, theta: jax.Array) -> Any:
 
 def case(name: str, module: ConditionalDistribution, spread: float = 0.25) -> Case:
     """Initialise a module and move every parameter by normal noise of standard deviation spread."""
-    variables = module.init(jax.random.key(0), IMAGES)
-    leaves, tree = jax.tree.flatten(variables)
-    keys = jax.random.split(jax.random.key(1), max(len(leaves), 1))
-    moved = [x + spread * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=False)]
-    return Case(name, module, jax.tree.unflatten(tree, moved))
+
+    @jax.jit  # one program
+    def moved() -> Any:
+        leaves, tree = jax.tree.flatten(module.init(jax.random.key(0), IMAGES))
+        keys = jax.random.split(jax.random.key(1), max(len(leaves), 1))
+        pairs = zip(leaves, keys, strict=False)
+        noisy = [x + spread * jax.random.normal(k, x.shape) for x, k in pairs]
+        return jax.tree.unflatten(tree, noisy)
+
+    return Case(name, module, moved())
 
 
 def _grid(dim: int) -> tuple[np.ndarray, float]:

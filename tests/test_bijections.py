@@ -15,7 +15,7 @@ from flowjax_inv.distributions.couplings import Couplings
 def _conditioner(inputs: int, outputs: int) -> bijections.Conditioner:
     net = bijections.ConditionerNet(inputs, outputs, width=8, hidden_layers=2, start_scale=1.0)
     embedding = jax.random.normal(jax.random.key(0), (1, 3))
-    conditioner: Any = net.apply(net.init(jax.random.key(1), embedding), embedding)
+    conditioner: Any = net.apply(jax.jit(net.init)(jax.random.key(1), embedding), embedding)
     return conditioner
 
 
@@ -119,7 +119,7 @@ def test_conditioner_is_the_mlp_of_both_inputs() -> None:
     """The first layer, split in two, equals the dense layer on coordinates and embedding."""
     net = bijections.ConditionerNet(2, 4, width=8, start_scale=1.0)
     embedding = jax.random.normal(jax.random.key(0), (5, 3))
-    params: Any = net.init(jax.random.key(1), embedding)
+    params: Any = jax.jit(net.init)(jax.random.key(1), embedding)
     z = jax.random.normal(jax.random.key(2), (7, 5, 2))
     joined = jnp.concatenate([z, jnp.broadcast_to(embedding, (7, 5, 3))], axis=-1)
     p = params["params"]

@@ -143,7 +143,7 @@ def test_conv_is_flax_conv(conv: Any, use_bias: bool) -> None:
     """Parameters of one fit the other; the bias starts away from zero here."""
     x = jax.random.normal(jax.random.key(0), (2, 6, 5, 7))
     ours = Conv(4, padding=1, use_bias=use_bias, conv=conv, bias_init=nn.initializers.ones)
-    variables: Any = ours.init(jax.random.key(1), x)
+    variables: Any = jax.jit(ours.init)(jax.random.key(1), x)
     theirs = nn.Conv(4, (3, 3), use_bias=use_bias).apply(variables, x)
     np.testing.assert_allclose(np.asarray(ours.apply(variables, x)), np.asarray(theirs), atol=1e-5)
 
@@ -162,7 +162,7 @@ def test_auto_is_fast_on_one_device_in_both_modes(
             room, name, lambda *args, own=own, name=name: (seen.append(name), own(*args))[1]
         )
     x = jax.random.normal(jax.random.key(0), (2, 6, 6, 8))
-    variables = Conv(4).init(jax.random.key(1), x)
+    variables = jax.jit(Conv(4).init)(jax.random.key(1), x)
 
     def jacobians() -> list[jax.Array]:
         def total(x: jax.Array) -> jax.Array:
@@ -194,4 +194,4 @@ def test_uniform_fan_in_fills_its_interval() -> None:
 def test_unknown_conv_is_refused() -> None:
     layer: Any = Conv(4).clone(conv="sliced")
     with pytest.raises(ValueError, match='conv is "sliced"; allowed: auto, lax, onednn, patches.'):
-        layer.init(jax.random.key(0), jnp.zeros((1, 4, 4, 1)))
+        jax.jit(layer.init)(jax.random.key(0), jnp.zeros((1, 4, 4, 1)))

@@ -141,7 +141,7 @@ def test_log_prob_is_that_of_the_samples_as_far_as_floats_tell() -> None:
     """Narrower than rounding, samples keep their density and `log_prob` may not know it."""
     images = jnp.linspace(0.0, 1.0, 2 * 8 * 8).reshape(2, 8, 8, 1)
     flow = Flow(dim=6, embed=SimpleConv(features=4, width=2), layers=12)
-    leaves, tree = jax.tree.flatten(flow.init(jax.random.key(0), images))
+    leaves, tree = jax.tree.flatten(jax.jit(flow.init)(jax.random.key(0), images))
     keys = jax.random.split(jax.random.key(1), len(leaves))
 
     def both(far: float) -> tuple[np.ndarray, np.ndarray]:

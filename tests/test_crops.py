@@ -29,7 +29,7 @@ from flowjax_inv.transforms import Affine, Crop
 @pytest.fixture(scope="module")
 def at_64() -> Any:
     """The variables of the levels [2, 3, -1] for 64x64 images."""
-    return InstaAugLRP(dim=4).init(jax.random.key(0), PICTURE)
+    return jax.jit(InstaAugLRP(dim=4).init)(jax.random.key(0), PICTURE)
 
 
 @pytest.mark.slow
@@ -58,7 +58,7 @@ def test_levels_weigh_as_supervised_instaaug_starts(at_64: Any) -> None:
 @pytest.mark.slow
 def test_contrastive_levels_and_given_preferences() -> None:
     module = InstaAugLRP(dim=4, levels=(3, -1), level_bias=(1.0, 1.0))
-    variables = module.init(jax.random.key(0), PICTURE)
+    variables = jax.jit(module.init)(jax.random.key(0), PICTURE)
     nothing = jax.tree.map(jnp.zeros_like, variables["params"])
     density: Any = module.apply({**variables, "params": nothing}, PICTURE)
     assert density.probs.shape == (1, 65)

@@ -24,7 +24,7 @@ from flowjax_inv.transforms import Affine
 
 def test_identity_is_a_point_at_zero() -> None:
     module = Identity(dim=3)
-    variables = module.init(jax.random.key(0), laws.IMAGES)
+    variables = jax.jit(module.init)(jax.random.key(0), laws.IMAGES)
     density: Any = module.apply(variables, laws.IMAGES)
     theta, log_prob = density.sample_and_log_prob(seed=jax.random.key(0), sample_shape=(5,))
     assert not variables
@@ -36,7 +36,7 @@ def test_identity_is_a_point_at_zero() -> None:
 
 
 def applied(module: ConditionalDistribution, images: jax.Array = laws.IMAGES) -> Any:
-    return module.apply(module.init(jax.random.key(0), images), images)
+    return module.apply(jax.jit(module.init)(jax.random.key(0), images), images)
 
 
 def bonus(module: ConditionalDistribution) -> float:
@@ -51,7 +51,7 @@ def test_a_fixed_box_is_the_same_for_every_image_and_rewards_nothing() -> None:
     theta = density.sample(seed=jax.random.key(0), sample_shape=(4_000,))
     np.testing.assert_allclose(theta.min(0), [[-0.5, -0.5]] * 3, atol=2e-3)
     np.testing.assert_allclose(theta.max(0), [[0.5, 1.0]] * 3, atol=2e-3)
-    assert not module.init(jax.random.key(0), laws.IMAGES)
+    assert not jax.jit(module.init)(jax.random.key(0), laws.IMAGES)
     assert bonus(module) == 0
 
 
@@ -73,7 +73,7 @@ def test_the_reward_of_augerinos_code_ends_at_its_cut_off() -> None:
 
 def test_instaaug_is_not_symmetric_and_its_code_counts_half_widths() -> None:
     module = InstaAug(dim=1, embed=Pixels(), bonus="code", scales=(np.pi,))
-    variables: Any = module.init(jax.random.key(0), laws.IMAGES)
+    variables: Any = jax.jit(module.init)(jax.random.key(0), laws.IMAGES)
     limits = -np.log(1 / np.array([[0.2], [0.6]]) - 1)  # as sigmoid's argument
     variables["params"]["half_ranges"] = jnp.asarray(limits, jnp.float32)
     variables["params"]["half_ranges_projection"]["kernel"] *= 0.0
@@ -198,7 +198,7 @@ def test_unknown_bonus_is_refused(cls: Any) -> None:
 def test_the_start_is_where_the_fields_say(base: str) -> None:
     """Before training: samples of standard deviation near start_scale around centres."""
     module = flow(2, base=base, start_scale=0.05, loc_std=0.0, layers=2)
-    variables = module.init(jax.random.key(0), laws.IMAGES)
+    variables = jax.jit(module.init)(jax.random.key(0), laws.IMAGES)
     density: Any = module.apply(variables, laws.IMAGES)
     z = density.base.sample(seed=jax.random.key(0), sample_shape=(4_000,))
     expected = 0.05 if base == "mixture" else 2 * 0.05 / np.sqrt(12)

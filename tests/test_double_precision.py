@@ -76,7 +76,7 @@ def test_networks_keep_their_parameters_in_float32(
     monkeypatch.setattr(jax, "device_count", lambda: 1)  # where "auto" is oneDNN, if it can
     images = np.random.default_rng(1).normal(size=(2, 8, 8, 3)).astype(of_images)
     for network in (SimpleConv(3, width=4, conv=conv), FixupResNet(3, width=4, conv=conv)):
-        out, variables = network.init_with_output(jax.random.key(0), images)
+        out, variables = jax.jit(network.init_with_output)(jax.random.key(0), images)
         assert {str(leaf.dtype) for leaf in jax.tree.leaves(variables)} == {"float32"}
         assert str(out.dtype) == of_images
 

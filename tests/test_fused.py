@@ -154,7 +154,7 @@ def test_an_image_is_the_same_among_others(shape: tuple[int, ...]) -> None:
 def test_undifferentiated_layers_are_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """And exported ones none."""
     layer, images = Conv(4, padding=1, pool=True, relu=True, conv="onednn"), jnp.ones((2, 8, 8, 3))
-    variables: Any = layer.init(jax.random.key(0), images)
+    variables: Any = jax.jit(layer.init)(jax.random.key(0), images)
     apply: Any = layer.apply
     called = []
     own = fused.foreign.call

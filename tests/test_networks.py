@@ -139,7 +139,9 @@ def test_parameter_counts_are_the_papers(network: Any, shape: tuple, expected: i
 @pytest.mark.slow
 def test_fixup_scalars_are_seventeen_parameters_of_one_number() -> None:
     """The recipe finds them by their shape (1,): no other parameter has it."""
-    params: Any = FixupResNet(10).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
+    params: Any = jax.jit(FixupResNet(10).init)(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))[
+        "params"
+    ]
     scalars = {name: leaf for name, leaf in params.items() if not isinstance(leaf, dict)}
     assert len(scalars) == 17
     assert all(leaf.shape == (1,) for leaf in scalars.values())
@@ -150,7 +152,9 @@ def test_fixup_scalars_are_seventeen_parameters_of_one_number() -> None:
 
 @pytest.mark.slow
 def test_fixup_starts_as_its_paper_says() -> None:
-    params: Any = FixupResNet(10).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
+    params: Any = jax.jit(FixupResNet(10).init)(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))[
+        "params"
+    ]
     for block, std in enumerate((0.0680, 0.0481, 0.0340)):
         assert abs(np.std(params[f"block{block}_conv1"]["kernel"]) / std - 1) < 0.05
         assert not np.any(params[f"block{block}_conv2"]["kernel"])
@@ -197,7 +201,7 @@ REFUSALS: list[tuple[Any, tuple[int, ...], str]] = [
 @pytest.mark.parametrize(("network", "shape", "text"), REFUSALS, ids=lambda c: str(c)[:14])
 def test_networks_refuse_what_they_cannot_take(network: Any, shape: tuple, text: str) -> None:
     with pytest.raises(ValueError, match=text) as caught:
-        network.init(jax.random.key(0), jnp.zeros(shape))
+        jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))
     assert "\n" not in str(caught.value)
 
 
@@ -207,7 +211,7 @@ def test_simple_conv_is_the_papers_network(size: int) -> None:
     """Layer by layer from public operations, at both sizes the paper's pooling was made for."""
     images = jax.random.uniform(jax.random.key(0), (2, size, size, 3))
     net = SimpleConv(5, width=4)
-    variables: Any = net.init(jax.random.key(1), images)
+    variables: Any = jax.jit(net.init)(jax.random.key(1), images)
     x = images
     for stage, pool in enumerate((1, 2, 2, 2)):
         p = variables["params"][f"conv{stage}"]
@@ -232,7 +236,7 @@ NORMALIZED = [
 @pytest.mark.parametrize(("norm", "network"), NORMALIZED, ids=lambda c: str(c)[:12])
 def test_batch_norm_updates_in_training_alone(norm: str, network: Any) -> None:
     images = jax.random.normal(jax.random.key(0), (8, 8, 8, 1)) + 3
-    variables: Any = network.init(jax.random.key(1), images)
+    variables: Any = jax.jit(network.init)(jax.random.key(1), images)
     rngs = {"dropout": jax.random.key(2)}
     result: Any = network.apply(variables, images, train=True, mutable=["batch_stats"], rngs=rngs)
     before, after = (v["batch_stats"][norm]["mean"] for v in (variables, result[1]))
@@ -245,7 +249,7 @@ def test_running_statistics_move_a_tenth() -> None:
     """PyTorch's momentum 0.1: new = 0.9 old + 0.1 batch."""
     network: Any = Layer13(4, 2, dropout_rate=0.0)
     images = jax.random.normal(jax.random.key(0), (8, 8, 8, 1)) + 3
-    variables = network.init(jax.random.key(1), images)
+    variables = jax.jit(network.init)(jax.random.key(1), images)
     _, changed = network.apply(variables, images, train=True, mutable=["batch_stats"])
     p = variables["params"]["conv0"]
     x: Any = nn.Conv(2, (3, 3)).apply({"params": p}, images)
@@ -262,7 +266,7 @@ def test_statistics_under_pmap_are_those_of_the_whole_batch(norm: str, network: 
     images = (
         jax.random.normal(jax.random.key(0), (8, 8, 8, 3)) * jnp.arange(1, 9)[:, None, None, None]
     )
-    variables = network.init(jax.random.key(1), images)
+    variables = jax.jit(network.init)(jax.random.key(1), images)
 
     def stats(network: Any, images: jax.Array) -> Any:
         return network.apply(variables, images, train=True, mutable=["batch_stats"])
@@ -283,7 +287,7 @@ def test_statistics_under_pmap_are_those_of_the_whole_batch(norm: str, network: 
 def test_dropout_removes_whole_maps_by_its_own_key() -> None:
     """The first dropout sees the same maps under every key: each is dropped or divided by 0.7."""
     images = jax.random.normal(jax.random.key(0), (8, 8, 8, 3))
-    variables = Layer13(4, 4).init(jax.random.key(1), images)
+    variables = jax.jit(Layer13(4, 4).init)(jax.random.key(1), images)
 
     def first_dropout(rate: float, key: int) -> np.ndarray:
         _, kept = Layer13(4, 4, dropout_rate=rate).apply(
@@ -324,7 +328,7 @@ def test_pooling_equals_flax_in_value_and_gradient(shape: tuple[int, int]) -> No
 
 def test_mlp_shapes() -> None:
     net = MLP(4, hidden=(6,))
-    variables: Any = net.init(jax.random.key(0), jnp.zeros((3, 5, 4, 2)))
+    variables: Any = jax.jit(net.init)(jax.random.key(0), jnp.zeros((3, 5, 4, 2)))
     logits: Any = net.apply(variables, jnp.zeros((3, 5, 4, 2)))
     assert variables["params"]["dense0"]["kernel"].shape == (40, 6)
     assert logits.shape == (3, 4)

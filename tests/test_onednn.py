@@ -84,7 +84,7 @@ import jax, jax.numpy as jnp
 from flowjax_inv.networks.convolutions import Conv
 x = jnp.ones((256, 32, 32, 16))
 layer = Conv(16, padding=1, conv="onednn")
-variables = layer.init(jax.random.key(0), x)
+variables = jax.jit(layer.init)(jax.random.key(0), x)
 apply = jax.jit(layer.apply)
 def run(x):
     for _ in range(10):
@@ -113,7 +113,7 @@ x = jnp.ones((64, 32, 32, 16))
 counts = []
 for conv in ("lax", "onednn"):
     layer = Conv(16, padding=1, conv=conv)
-    variables = layer.init(jax.random.key(0), x)
+    variables = jax.jit(layer.init)(jax.random.key(0), x)
     gradient = jax.jit(jax.grad(lambda v, x: layer.apply(v, x).sum(), (0, 1)))
     jax.block_until_ready(gradient(variables, x))
     counts.append(len(os.listdir("/proc/self/task")))

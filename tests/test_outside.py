@@ -41,7 +41,7 @@ def fails(images):
 def test_a_function_from_outside_is_a_network(name) -> None:
     images = jax.random.uniform(jax.random.key(0), (3, 5, 5, 1))
     net = Outside(2, f"{__name__}:{name}")
-    assert not net.init(jax.random.key(0), images)
+    assert not jax.jit(net.init)(jax.random.key(0), images)
     for apply in (net.apply, jax.jit(net.apply)):
         logits: Any = apply({}, images)
         np.testing.assert_allclose(logits, numpy_logits(images), rtol=1e-6)

@@ -18,7 +18,7 @@ def test_outputs_of_the_polar_network_turn_with_the_image(shape, batch_norm) -> 
     """Whatever the weights: a quarter turn moves the outputs by a quarter of the circle."""
     network = PolarConv(features=16, width=3, batch_norm=batch_norm)
     images = jax.random.normal(jax.random.key(0), shape)
-    variables = network.init(jax.random.key(1), images)
+    variables = jax.jit(network.init)(jax.random.key(1), images)
 
     def scores(images: jax.Array) -> np.ndarray:
         return np.asarray(network.apply(variables, images))
@@ -40,7 +40,7 @@ def test_outputs_of_the_mirrored_polar_network_are_mirrored_with_the_image() -> 
     """Whatever the weights: output k of an image is output -k of its mirror image."""
     images = jax.random.normal(jax.random.key(0), (2, 16, 16, 3))
     plain, both = (PolarConv(features=16, width=3, mirrored=mirrored) for mirrored in (False, True))
-    variables = plain.init(jax.random.key(1), images)
+    variables = jax.jit(plain.init)(jax.random.key(1), images)
     opposite = -np.arange(16) % 16
     expected = np.asarray(both.apply(variables, images))
     there = np.asarray(both.apply(variables, images[:, :, ::-1]))
@@ -63,6 +63,6 @@ def test_a_ray_of_the_polar_image_points_against_its_turn() -> None:
 
 def test_the_polar_network_says_what_it_wants() -> None:
     with pytest.raises(ValueError, match=r"PolarConv of 7 directions got .* even number"):
-        PolarConv(features=7).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
+        jax.jit(PolarConv(features=7).init)(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
     with pytest.raises(ValueError, match=r"\(1, 4, 32, 3\); it wants .* H, W >= 8"):
-        PolarConv(features=8).init(jax.random.key(0), jnp.zeros((1, 4, 32, 3)))
+        jax.jit(PolarConv(features=8).init)(jax.random.key(0), jnp.zeros((1, 4, 32, 3)))

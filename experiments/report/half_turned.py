@@ -10,7 +10,7 @@ from experiments.report.kept import Kept, read_kept
 from experiments.report.tables import has_density, method_name
 from flowjax_inv.data.variants import labels_of
 
-__all__ = ["half_turned_table", "turned_classes"]
+__all__ = ["half_turned_table", "ranges", "turned_classes"]
 
 _HEADS = (
     "run", "method", "data", "seeds", "turned classes: half-range (°), truth 180",
@@ -39,7 +39,7 @@ def half_turned_table(root: Path) -> str:
     lines = [markdown_line(_HEADS), "|---|---|---|" + "---:|" * 6 + "---|"]
     for runs in sorted(kept, key=lambda runs: (str(runs.configs[0]["data"]["name"]), runs.name)):
         runs.refuse_mixture()
-        first, seeds = runs.results[0], [_ranges(each, runs) for each in runs.results]
+        first, seeds = runs.results[0], ranges(runs)
         none = not has_density(first)
         cells = [
             runs.name,
@@ -56,10 +56,17 @@ def half_turned_table(root: Path) -> str:
     return "\n".join(lines) if kept else ""
 
 
-def _ranges(results: Mapping[str, Any], runs: Kept) -> dict[str, float]:
-    """Return the mean learned half-range of the turned and of the upright classes, in degrees."""
+def ranges(runs: Kept) -> list[dict[str, float]]:
+    """Return the mean learned half-range of "turned" and of "upright" classes, in degrees, by run.
+
+    Nothing of a method that has none.
+    """
+    return [_ranges(each, turned_classes(runs)) for each in runs.results]
+
+
+def _ranges(results: Mapping[str, Any], classes: str) -> dict[str, float]:
     names: Sequence[str] = results["class_names"]
-    turned = labels_of(turned_classes(runs), names)
+    turned = labels_of(classes, names)
     shares = {
         which: [
             results[ARC_SHARE + name]
