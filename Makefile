@@ -56,6 +56,10 @@ format: $(VENV)/.ready-dev  ## rewrite the code in the project's format
 .PHONY: setup
 setup: $(VENV)/.ready-dev  ## make .venv with everything the other targets need
 
+.PHONY: card
+card: $(VENV)/.ready  ## nine minutes at an accelerator: limits, laws, speed, training; into runs/card/
+	@$(BIN)/python -m benchmarks.card --minutes 9 $$([ -e runs/card/ends.json ] && echo --resume || echo --out) runs/card
+
 .PHONY: dist
 dist: $(VENV)/.ready-dev  ## the wheel (the library alone) and its sources, in dist/
 	@rm -rf build dist

@@ -14,6 +14,7 @@ from warp_cases import BOXES, GOLDEN, as_matrices, value_and_gradients
 
 from flowjax_inv import warps
 from flowjax_inv.native import foreign
+from flowjax_inv.warps import sampling
 
 QUARTER_TURN = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]], np.float32)
 RULES = [(p, a) for p in warps.PADDINGS for a in (True, False)]
@@ -250,6 +251,14 @@ def test_valid_mask_is_where_the_position_is_inside():
     mask = np.broadcast_to(warps.valid_mask(matrices, 7, 11), out.shape)
     assert np.abs(out[mask] - 1).max() < 2e-3
     assert out[~mask].max() < 1.0
+
+
+def test_on_one_gpu_maps_are_read_number_by_number_and_crops_are_products(monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    images = jnp.zeros((3, 8, 6, 3))
+    assert sampling._fastest(images, jnp.zeros((3, 3, 3))) == "flat"
+    assert " gather[" not in str(jax.make_jaxpr(warps.crop)(images, jnp.zeros((3, 4))))
 
 
 @pytest.mark.devices(2)
