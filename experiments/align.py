@@ -4,9 +4,10 @@
     python -m experiments.align ... --coordinates rotation     # turned alone, not moved
 
 Writes to --out, which must be new or empty: every picture straightened, at most 1024 pixels wide,
-as NAME.png; poses.csv, what was done to each; montage.png, some before and after; prototype.png,
-the mean picture before and after. Pictures are turned as their EXIF says, converted to the run's
-channels and put on a canvas of its aspect; what cannot be read is named, and the rest goes on.
+as NAME.png, in subfolders as it came; poses.csv, what was done to each; montage.png, some before
+and after; prototype.png, the mean picture before and after. Pictures are turned as their EXIF says,
+converted to the run's channels and put on a canvas of its aspect; what cannot be read is named, and
+the rest goes on.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def align_folder(
 
     Args:
         workdir: folder of a finished run with a density.
-        images: folder of pictures.
+        images: folder of pictures, or of folders of them.
         out: folder to write to, new or empty.
         **fields: of `inference.mean_shift`.
 
@@ -59,7 +60,8 @@ def align_folder(
     fill = np.round(255 * np.array(run.normalization.mean)).astype(int)
     fill = np.broadcast_to(fill, run.image_shape[2])
 
-    paths, skipped = find_pictures(images), {}
+    paths, skipped = find_pictures(images, deep=True), {}
+    names = {path: path.relative_to(images) for path in paths}
     small: dict[Path, np.ndarray] = {}
     for path in paths:
         try:
@@ -85,8 +87,12 @@ def align_folder(
         corners = run.transform.align_corners
         canvas = _canvas(path, run, fill)
         turned = warped(canvas, matrix, fill.tolist(), align_corners=corners)
-        turned.save(place / f"{path.name}.png")
-    _write_poses(place / "poses.csv", run, dict(zip(small, ends, strict=True)), found, skipped)
+        target = place / f"{names[path]}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        turned.save(target)
+    came = {names[path]: end for path, end in zip(small, ends, strict=True)}
+    lost = {names[path]: reason for path, reason in skipped.items()}
+    _write_poses(place / "poses.csv", run, came, found, lost)
     after = run.normalization.undo(jnp.asarray(found.images))
     shown = np.linspace(0, len(small) - 1, min(_SHOWN, len(small))).astype(int)
     first = run.normalization.undo(before)
@@ -124,9 +130,9 @@ def _write_poses(
         table = csv.writer(file)
         table.writerow(["file", "end", *names])
         for (picture, end), values in zip(ends.items(), physical, strict=True):
-            table.writerow([picture.name, end, *(f"{value:.3f}" for value in values)])
+            table.writerow([picture.as_posix(), end, *(f"{value:.3f}" for value in values)])
         for picture, reason in skipped.items():
-            table.writerow([picture.name, f"skipped: {reason}", *("" for _ in names)])
+            table.writerow([picture.as_posix(), f"skipped: {reason}", *("" for _ in names)])
 
 
 def _sheet(rows: Sequence[np.ndarray]) -> bytes:

@@ -29,6 +29,11 @@ def trained(**fields) -> types.SimpleNamespace:
     return types.SimpleNamespace(**known | fields)
 
 
+def _name(degrees: float) -> str:
+    """Half of the pictures lie in a folder of their own, as those of a class do."""
+    return f"right/{degrees:.0f}.png" if degrees < 0 else f"{degrees:.0f}.png"
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(align, "load_run", lambda workdir: trained())
@@ -36,14 +41,16 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     place.mkdir()
     for degrees in DEGREES:
         pixels = np.asarray(255 * blobs(jnp.array([degrees]), size=63)[0, ..., 0])
-        Image.fromarray(pixels.astype(np.uint8)).save(place / f"{degrees:.0f}.png")
+        target = place / _name(degrees)
+        target.parent.mkdir(exist_ok=True)
+        Image.fromarray(pixels.astype(np.uint8)).save(target)
     (place / "bad.jpg").write_bytes(b"nonsense")
     return place
 
 
 @pytest.mark.slow
 def test_a_folder_is_straightened(folder: Path, capsys) -> None:
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = {path: path.read_bytes() for path in folder.rglob("*.*")}
     out = folder.parent / "out"
     arguments = [f"--images={folder}", f"--out={out}", "--workdir=x", "--step_size=0.5"]
     assert align.main(arguments) == 0
@@ -54,8 +61,8 @@ def test_a_folder_is_straightened(folder: Path, capsys) -> None:
         rows = list(csv.DictReader(file))
     turned = {row["file"]: row["rotation (degrees)"] for row in rows if row["end"] == "aligned"}
     for degrees in DEGREES:
-        assert abs(float(turned[f"{degrees:.0f}.png"]) + degrees) < 3
-        with Image.open(out / f"{degrees:.0f}.png.png") as picture:  # at its own resolution
+        assert abs(float(turned[_name(degrees)]) + degrees) < 3
+        with Image.open(out / f"{_name(degrees)}.png") as picture:  # at its own resolution
             assert picture.size == (63, 63)
             pixels = jnp.asarray(np.asarray(picture), jnp.float32)[None, ..., None]
         assert abs(180 * float(pose(pixels)[0])) < 3
@@ -63,7 +70,7 @@ def test_a_folder_is_straightened(folder: Path, capsys) -> None:
     for name in ("montage.png", "prototype.png"):
         with Image.open(out / name) as picture:
             picture.verify()
-    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert before == {path: path.read_bytes() for path in folder.rglob("*.*")}
 
 
 @pytest.mark.parametrize("case", ["out", "none", "density", "step", "coordinate"])
