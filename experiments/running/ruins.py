@@ -39,9 +39,12 @@ def pixel_half_ranges(transform: Transform, size: int) -> list[float]:
 
 
 def box_of(parts: Assembly) -> dict[str, Any]:
-    """Return `log_volume` and `pixels` of a run; of a list of crops nothing can be told."""
-    transform = parts.transform
-    if parts.distribution.discrete or not parts.distribution.has_density:
+    """Return `log_volume` and `pixels` of a run.
+
+    Nothing can be told of a list of crops, and a density of poses is right to be sharp.
+    """
+    transform, poses = parts.transform, parts.objective.pose_likelihood
+    if poses or parts.distribution.discrete or not parts.distribution.has_density:
         return {"log_volume": math.inf, "pixels": []}
     size = min(parts.data.train.images.shape[1:3])
     pixels = pixel_half_ranges(transform, size) if {*transform.units} <= _BY_PIXELS else []
