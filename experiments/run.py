@@ -139,11 +139,12 @@ def _train(
         The state, and of results.json what only training knows.
     """
     train, total = parts.config.train, parts.total_steps
-    begin = 0
+    begin, every = 0, parts.config.evaluation.every_epochs
     with parts.feed() as feed:
         burn_in_fn, step_fn = (
             parts.make_step(burn_in=burn_in, resident=feed.resident) for burn_in in (True, False)
         )
+        alpha_step = parts.make_alpha_step()
         take_totals = jax.jit(training.take_totals, donate_argnums=0)
         if checkpoints.latest_step() is not None:
             state = checkpoints.restore(state)
@@ -165,10 +166,12 @@ def _train(
                     first_step_seconds = time.perf_counter() - started
                     log.progress.restart_clock(done + 1)
                 at = done + 1
+                state = alpha_step(at, state)
                 epoch_ends = at % parts.epoch_steps == 0
                 if at % train.log_every == 0 or epoch_ends:
                     totals, state = take_totals(state)
-                    log.take(at, totals, measures.of_epoch(state) if epoch_ends else {})
+                    measured = at % (every * parts.epoch_steps) == 0
+                    log.take(at, totals, measures.of_epoch(state) if measured else {})
                 if at % train.checkpoint_every == 0 or at == total:
                     log.flush()
                     log.stop_if_not_finite(float(state.totals["loss"]), at)

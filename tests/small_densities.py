@@ -22,5 +22,5 @@ def gaussian(dim: int, **fields: Any) -> ConditionalDistribution:
     return ConditionalGaussian(dim=dim, embed=Pixels(), start_scale=0.5, **fields)
 
 
-def circular() -> ConditionalDistribution:
-    return Circular(dim=1, embed=nn.Sequential([Pixels(), nn.Dense(6)]))
+def circular(bins: int = 6) -> ConditionalDistribution:
+    return Circular(dim=1, embed=nn.Sequential([Pixels(), nn.Dense(bins)]))

@@ -1,5 +1,7 @@
 """Controllers of alpha."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,10 +9,11 @@ import pytest
 
 from experiments.setup import build
 from flowjax_inv import training
-from flowjax_inv.training.controllers import Constant, EntropyBand, PatientBand, Ramp
+from flowjax_inv.training.controllers import Constant, EntropyBand, Gap, PatientBand, Ramp
 
 CASES = [
-    Constant(0.3), Ramp(1.0, 2.0, 5), EntropyBand(low=0, high=1), PatientBand(0.3, low=0, high=1)
+    Constant(0.3), Ramp(1.0, 2.0, 5), EntropyBand(low=0, high=1), PatientBand(0.3, low=0, high=1),
+    Gap(0.1),
 ]  # fmt: skip
 
 
@@ -19,7 +22,7 @@ def test_every_controller_is_under_the_laws() -> None:
 
 
 @pytest.mark.parametrize("controller", CASES, ids=lambda controller: type(controller).__name__)
-def test_alpha_is_a_weight_whatever_the_entropy(controller: training.Controller) -> None:
+def test_alpha_is_a_weight_whatever_is_watched(controller: training.Controller) -> None:
     """Finite and not negative; `scan` refuses a state that changes its structure or types."""
 
     def one(state, entropy):
@@ -32,6 +35,28 @@ def test_alpha_is_a_weight_whatever_the_entropy(controller: training.Controller)
     assert alphas.dtype == np.float32
     assert np.isfinite(alphas).all()
     assert (alphas >= 0).all()
+
+
+def test_gap_raises_alpha_while_views_cost_less_than_they_may() -> None:
+    controller = Gap(0.1, value=0.3, rate=0.05, decay=0.0)
+    state = controller.init()
+    for gap, factor in ((0.0, 0.05), (-3.0, 0.05), (0.05, 0.025), (0.1, 0.0), (9.0, -0.05)):
+        moved = controller.update(state, jnp.float32(gap))
+        ratio = float(controller.alpha(moved) / controller.alpha(state))
+        assert ratio == pytest.approx(math.exp(factor), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"gap": 0.0}, "gap is 0.0; want nats above 0"),
+        ({"gap": 0.1, "value": 0.0}, r"value is 0.0; want alpha in \[0.0001, 3.0\]"),
+        ({"gap": 0.1, "decay": 1.0}, r"want a rate above 0, a decay in \[0, 1\)"),
+    ],
+)
+def test_a_gap_that_allows_nothing_is_refused(fields: dict[str, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Gap(**fields)
 
 
 def _run(controller: EntropyBand, respond, steps: int):

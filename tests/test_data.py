@@ -156,6 +156,16 @@ def test_every_epoch_is_a_new_permutation_and_a_pure_function() -> None:
     np.testing.assert_array_equal(plain, [3, 4, 5])
 
 
+def test_drawn_indices_are_a_pure_function_and_repeat_only_where_they_must() -> None:
+    def drawn(step: int, size: int) -> np.ndarray:
+        return batches.drawn_indices(step, size=size, batch_size=8, seed=4)
+
+    assert len(set(drawn(3, 20))) == 8
+    np.testing.assert_array_equal(drawn(3, 20), drawn(3, 20))
+    assert (drawn(3, 20) != drawn(4, 20)).any()
+    assert sorted(np.bincount(drawn(0, 5))) == [1, 1, 2, 2, 2]
+
+
 def test_padded_batches_cover_everything_once() -> None:
     pairs = batches.padded_batches(10, 4)
     assert [len(index) for index, _ in pairs] == [4, 4, 4]

@@ -20,6 +20,7 @@ from flowjax_inv.networks import (
     Outside,
     PolarConv,
     PreActResNet18,
+    Shallow,
     SimpleConv,
 )
 from flowjax_inv.networks.convolutions.pooling import max_pool_2x2
@@ -127,7 +128,7 @@ COUNTS: list[tuple[nn.Module, tuple[int, ...], int]] = [
 def test_every_network_is_counted() -> None:
     """But ours along rays, which no paper counts, and functions from outside, which have none."""
     counted = {type(network) for network, _, _ in COUNTS}
-    assert set(build.NETWORKS.values()) == counted | {PolarConv, Outside}
+    assert set(build.NETWORKS.values()) == counted | {PolarConv, Outside, Shallow}
 
 
 @pytest.mark.parametrize(("network", "shape", "expected"), COUNTS, ids=lambda c: str(c)[:12])

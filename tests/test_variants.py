@@ -98,6 +98,18 @@ def test_sizes_and_held_out_images() -> None:
     assert _numbers(held.test) == list(range(30, 40))
 
 
+def test_images_set_aside_are_in_no_batch_and_go_with_their_repeats() -> None:
+    data = variants.repeated(_set(), 3)
+    rest, aside = variants.set_aside(data, 0.1, seed=5, repeats=3)
+    held = _numbers(aside)
+    assert len(set(held)) == 4
+    assert held == sorted(3 * [*set(held)])
+    assert sorted(_numbers(rest.train) + held) == _numbers(data.train)
+    assert rest.test is data.test
+    other = _numbers(variants.set_aside(data, 0.1, seed=6, repeats=3)[1])
+    assert other != held
+
+
 def test_random_subsets_are_nested_functions_of_the_seed() -> None:
     data = _set()
     small, large, other = (
@@ -141,6 +153,10 @@ def test_repeats_are_turned_on_their_own_and_cropped_to_their_middle() -> None:
         (lambda d: variants.first(d, 0, -1), "test_size is -1; want 0 .. 12"),
         (lambda d: variants.random_subset(d, 0, seed=0), "train_size is 0; want 1 .. 40"),
         (lambda d: variants.hold_out(d, 40), "held-out size is 40; want 1 .. 39"),
+        (
+            lambda d: variants.set_aside(d, 0.99, seed=0),
+            "40 of 40 train images are to be set aside; want fewer",
+        ),
         (lambda d: variants.repeated(d, 0), "repeats is 0; want 1 or more"),
         (lambda d: variants.centre_cropped(d, 99), "centre_crop is 99; want 1 .. "),
         (lambda d: variants.rotated(d, 0, seed=0), r"half_range_degrees is 0; want \(0, 180\]"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.measuring import densities, evaluate, posed_densities
@@ -36,11 +37,13 @@ class Measures:
 
     def of_epoch(self, state: TrainState) -> dict[str, jax.Array]:
         """Return what metrics.jsonl shows at the end of every epoch, as device scalars."""
-        arcs = self._arcs(_variables(state, "distribution")) if self._arcs else {}
+        found = self._arcs(_variables(state, "distribution")) if self._arcs else {}
+        if self.parts.held_out is not None:  # copied: the next step takes the state's buffers
+            found = {"gap": jnp.copy(state.controller.gap), **found}
         if not self.parts.data.labelled:
-            return arcs
+            return found
         score = self._score(_variables(state, "classifier"))
-        return {f"test_{self.parts.objective.score_name}": score, **arcs}
+        return {f"test_{self.parts.objective.score_name}": score, **found}
 
     def of_run(self, state: TrainState) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the figures of results.json and the arrays of evaluation.npz."""

@@ -13,7 +13,7 @@ import optax
 
 from experiments.setup import build, checks, defaults, optimizers
 from flowjax_inv import training
-from flowjax_inv.data.batches import batch_indices, steps_per_epoch
+from flowjax_inv.data.batches import batch_indices, drawn_indices, steps_per_epoch
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet
 from flowjax_inv.distributions.base import ConditionalDistribution
@@ -34,6 +34,8 @@ class Assembly:
         place: devices.
         data: with its two splits.
         targets, test_targets: what is predicted of their images.
+        held_out: train images taken out of `data`, with what is predicted of them: those by which
+            a controller measures the gap; None where none does.
         normalization: of stored pixels.
         transform: theta -> views.
         classifier, distribution: Linen modules.
@@ -48,6 +50,7 @@ class Assembly:
     data: DataSet
     targets: np.ndarray
     test_targets: np.ndarray
+    held_out: tuple[np.ndarray, np.ndarray] | None
     normalization: Normalization
     transform: Transform
     classifier: nn.Module
@@ -103,6 +106,36 @@ class Assembly:
             resident=resident,
         )
 
+    def make_alpha_step(self) -> Callable[[int, training.TrainState], training.TrainState]:
+        """Return what moves alpha after so many steps: (steps, state) -> state, state donated.
+
+        Where the controller watches nothing that is held out, or there is no density, the state
+        is given back as it is.
+        """
+        if self.held_out is None or not self.distribution.has_density:
+            return lambda _, state: state
+        measure = training.make_alpha_step(
+            self.classifier,
+            self.distribution,
+            self.transform,
+            self.controller,
+            self.objective,
+            normalization=self.normalization,
+            placement=self.place,
+        )
+        images = self.place.replicate(self.held_out)
+        config, size = self.config, len(self.held_out[1])
+
+        def after(steps: int, state: training.TrainState) -> training.TrainState:
+            if steps <= self.burn_in_steps or steps % config.controller.every_steps:
+                return state
+            indices = drawn_indices(
+                steps, size=size, batch_size=config.train.batch_size, seed=config.seed
+            )
+            return measure(state, *images, indices)
+
+        return after
+
 
 def _with_least_steps(config: defaults.Config, steps_per_epoch: int) -> defaults.Config:
     """Return the config with as many epochs as `train.least_steps` asks for."""
@@ -129,6 +162,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     checks.check(config)
     place = build.placement(config)
     data = data or build.data_set(config)
+    data, aside = build.held_out(config, data)
     classes = build.outputs(config, data.class_names)
     targets, test_targets = (build.targets(config, split) for split in (data.train, data.test))
     normalization = build.normalization(config)
@@ -145,11 +179,12 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
         data=data,
         targets=targets,
         test_targets=test_targets,
+        held_out=None if aside is None else (aside.images, build.targets(config, aside)),
         normalization=normalization,
         transform=transform,
         classifier=build.network(config, "classifier", classes=classes),
         distribution=distribution,
-        objective=build.objective(config, distribution, transform),
+        objective=build.objective(config, distribution, transform, images=len(data.train)),
         optimizer=optimizers.from_config(config, total_steps=total, steps_per_epoch=per_epoch),
         controller=build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch),
         epoch_steps=per_epoch,

@@ -41,6 +41,7 @@ __all__ = [
     "data_set",
     "distribution",
     "feed",
+    "held_out",
     "left_out",
     "network",
     "normalization",
@@ -60,6 +61,7 @@ NETWORKS = {
     "preact_resnet18": networks.PreActResNet18,
     "polar_conv": networks.PolarConv,
     "outside": networks.Outside,
+    "shallow": networks.Shallow,
 }
 TRANSFORMS = {
     "affine": transforms.Affine,
@@ -80,6 +82,7 @@ DISTRIBUTIONS = {
 CONTROLLERS = {
     "constant": controllers.Constant,
     "ramp": controllers.Ramp,
+    "gap": controllers.Gap,
     "band": controllers.EntropyBand,
     "patient_band": controllers.PatientBand,
 }
@@ -272,13 +275,18 @@ def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> tra
 
 
 def objective(
-    config: Config, chosen: ConditionalDistribution, moved: transforms.Transform
+    config: Config,
+    chosen: ConditionalDistribution,
+    moved: transforms.Transform,
+    *,
+    images: int = 0,
 ) -> Objective:
     """Return the objective of `config.objective`, if that distribution and transform serve it.
 
-    The views of a point mass are all alike: one stands for all, with the same loss.
+    `images` is the number of train images, where it is known. The views of a point mass are all
+    alike: one stands for all, with the same loss.
     """
-    fields = _fields(Objective, config, "objective")
+    fields: dict[str, Any] = _fields(Objective, config, "objective") | {"images": images}
     if not chosen.has_density:
         fields |= {"copies": 1, "copies_per_chunk": 0}
     made = Objective(**fields)
@@ -326,6 +334,16 @@ def data_set(config: Config) -> DataSet:
     if section.disc:
         data = variants.disc(data)
     return data
+
+
+def held_out(config: Config, data: DataSet) -> tuple[DataSet, Split | None]:
+    """Return the set as it is learned, and the train images that a controller measures instead."""
+    section = config.controller
+    if _look_up(CONTROLLERS, section.name, "controller.name").watches != "gap":
+        return data, None
+    return variants.set_aside(
+        data, section.held_out, seed=config.data.seed, repeats=config.data.repeats
+    )
 
 
 def left_out(config: Config) -> Split:

@@ -65,6 +65,13 @@ def check(config: Config) -> None:
             f"config.objective.burn_in_epochs is {burn_in} of config.train.epochs={epochs}; "
             "leave at least one epoch for the density."
         )
+    if values["controller.name"] == "gap" and (
+        values["objective.loss"] != "cross_entropy" or values["objective.pose_likelihood"]
+    ):
+        raise ValueError(
+            "config.controller.name is gap, which compares cross-entropies of views and images; "
+            "with squared_error or pose_likelihood take constant."
+        )
     frozen = values["classifier.name"] == "outside"
     needs = {name: values[f"objective.{name}"] for name in ("freeze_classifier", "pose_likelihood")}
     needs["reject_distorted"] = values["objective.reject_distorted"] == "burn_in"

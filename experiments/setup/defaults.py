@@ -18,7 +18,7 @@ Config = Any
 
 _NETWORKS = (
     "simple_conv", "mlp", "lenet", "fixup_resnet", "layer13", "preact_resnet18", "polar_conv",
-    "outside",
+    "outside", "shallow",
 )  # fmt: skip
 
 
@@ -30,9 +30,18 @@ def _network(name: str, features: int, width: int) -> dict[str, Field]:
         "batch_norm": Field(value=False, about="of simple_conv, polar_conv: before every ReLU"),
         "dropout_rate": Field(0.3, "of layer13: share of the maps left out", low=0, high=0.9),
         "hidden": Field((256, 256), "widths of an MLP's hidden layers", low=1),
-        "activation": Field("", "empty: the network's own", choices=("", "relu", "tanh")),
+        "activation": Field("", "empty: the network's own", choices=("", "relu", "tanh", "cos")),
         "conv": Field("auto", "how convolutions run", choices=("auto", "lax", "onednn", "patches")),
         "function": Field("", "of outside: MODULE:FUNCTION, images to logits, frozen"),
+        "frequency": Field(0.3, "of shallow: standard deviation of its Fourier features", above=0),
+        "variance": Field(1.0, "of shallow: of the prior of its last weights", above=0),
+        "learn_variance": Field(value=False, about="of shallow: by the bound"),
+        "point": Field(value=False, about="of shallow: no posterior, no divergence: the control"),
+        "acts": Field(
+            "images",
+            "of shallow: what transforms move in training",
+            choices=("images", "filters", "filters_exactly"),
+        ),
     }
 
 
@@ -239,8 +248,23 @@ FIELDS: dict[str, Any] = {
         "burn_in_epochs": Field(0, "of the classifier alone, the density frozen", low=0),
     },
     "controller": {
-        "name": Field("constant", "of alpha", choices=("constant", "ramp", "band", "patient_band")),
-        "value": Field(0.3, "alpha of constant; the first of patient_band", low=0),
+        "name": Field(
+            "constant", "of alpha", choices=("constant", "ramp", "gap", "band", "patient_band")
+        ),
+        "value": Field(0.3, "alpha of constant; the first of gap and patient_band", low=0),
+        "gap": Field(
+            0.1,
+            "of gap: how many nats worse a view may be classified than its image, both held out",
+            above=0,
+        ),
+        "rate": Field(0.05, "of gap: most that log alpha moves per measurement", above=0),
+        "every_steps": Field(10, "of gap: steps between measurements", low=1),
+        "held_out": Field(
+            0.1,
+            "of gap: share of the train images that are measured, not learned",
+            above=0,
+            high=0.5,
+        ),
         "start": Field(0.4, "alpha of ramp, at the first step", above=0),
         "end": Field(0.6, "alpha of ramp, at the last step", above=0),
         "low": Field(0.0, "of the band of the train entropy, nats"),
@@ -276,6 +300,9 @@ FIELDS: dict[str, Any] = {
             choices=("plain", "code"),
         ),
         "average": Field("probs", "over views; paper: probs", choices=("probs", "logits")),
+        "every_epochs": Field(
+            1, "epochs between measures of the test split while a run trains", low=1
+        ),
         "density_images": Field(1000, "test images whose density is measured", low=1),
         "arc_images": Field(20, "of each class: those whose arcs are followed by epoch", low=1),
         "poses": Field(72, "per class, evenly over its first arc", low=2),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["batch_indices", "padded_batches", "steps_per_epoch"]
+__all__ = ["batch_indices", "drawn_indices", "padded_batches", "steps_per_epoch"]
 
 
 def steps_per_epoch(size: int, batch_size: int) -> int:
@@ -24,6 +24,15 @@ def batch_indices(step: int, *, size: int, batch_size: int, seed: int, shuffle: 
         return np.arange(start, start + batch_size, dtype=np.int32)
     order = np.random.default_rng((seed, epoch)).permutation(size)
     return order[start : start + batch_size].astype(np.int32)
+
+
+def drawn_indices(step: int, *, size: int, batch_size: int, seed: int) -> np.ndarray:
+    """Return (batch_size,) int32 indices for step 0, 1, ..., drawn from (seed, step).
+
+    None comes twice where there are enough of them.
+    """
+    order = np.random.default_rng((seed, step)).permutation(size)
+    return np.resize(order, batch_size).astype(np.int32)
 
 
 def padded_batches(size: int, batch_size: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -28,6 +28,7 @@ __all__ = [
     "repeated",
     "rotated",
     "scaled",
+    "set_aside",
     "translated",
     "turned_bicubic",
 ]
@@ -148,6 +149,34 @@ def first(data: DataSet, train_size: int = 0, test_size: int = 0) -> DataSet:
         train=_taken(data.train, slice(train_size or None)),
         test=_taken(data.test, slice(test_size or None)),
     )
+
+
+def set_aside(data: DataSet, share: float, *, seed: int, repeats: int = 1) -> tuple[DataSet, Split]:
+    """Take a share of the train images, drawn at random, out of the set: at least one.
+
+    Args:
+        data: any set.
+        share: in (0, 1).
+        seed: of the draw.
+        repeats: times every image stands in a row, see `repeated`; all of them go together.
+
+    Returns:
+        The set without them, and them; both in the set's order.
+
+    Raises:
+        ValueError: if none would be left.
+    """
+    images = len(data.train) // repeats
+    size = max(1, round(share * images))
+    if size >= images:
+        raise ValueError(
+            f"{size} of {images} train images are to be set aside; want fewer than there are."
+        )
+    aside = np.zeros(images, bool)
+    aside[np.random.default_rng(seed).permutation(images)[:size]] = True
+    aside = np.repeat(aside, repeats)
+    rest = _taken(data.train, np.flatnonzero(~aside))
+    return dataclasses.replace(data, train=rest), _taken(data.train, np.flatnonzero(aside))
 
 
 def random_subset(data: DataSet, train_size: int, *, seed: int) -> DataSet:

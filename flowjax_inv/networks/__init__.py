@@ -13,6 +13,7 @@ from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
 from flowjax_inv.networks.polar import PolarConv
 from flowjax_inv.networks.precision import Bfloat16
 from flowjax_inv.networks.residual import FixupResNet, PreActResNet18
+from flowjax_inv.networks.shallow import Shallow, warped_filters
 
 __all__ = [
     "MLP",
@@ -25,7 +26,9 @@ __all__ = [
     "Outside",
     "PolarConv",
     "PreActResNet18",
+    "Shallow",
     "Shrunk",
-    "find_function",
     "SimpleConv",
+    "find_function",
+    "warped_filters",
 ]

@@ -1,10 +1,14 @@
 """Controllers of alpha, the weight of the entropy bonus: pure functions of a small state.
 
-A controller has `init() -> state`, `alpha(state)`, and `update(state, entropy) -> state`, all of
-them traceable; the state is a pytree of scalars that lives in the train state and its checkpoints.
+A controller has `init() -> state`, `alpha(state)`, and `update(state, value) -> state`, all of them
+traceable; the state is a pytree of scalars that lives in the train state and its checkpoints. The
+value is what the controller `watches`: the "entropy" of every train batch, or, now and then, the
+"gap" that `gaps.make_alpha_step` measures.
 """
 
 import dataclasses
+import math
+from typing import ClassVar
 
 import flax.struct
 import jax
@@ -14,6 +18,8 @@ __all__ = [
     "Constant",
     "EntropyBand",
     "EntropyBandState",
+    "Gap",
+    "GapState",
     "PatientBand",
     "PatientBandState",
     "Ramp",
@@ -30,6 +36,8 @@ class Constant:
     Raises:
         ValueError: if it is below 0.
     """
+
+    watches: ClassVar[str] = "entropy"
 
     value: float
 
@@ -68,6 +76,8 @@ class Ramp:
     Raises:
         ValueError: for numbers out of range.
     """
+
+    watches: ClassVar[str] = "entropy"
 
     start: float
     end: float
@@ -129,6 +139,8 @@ class EntropyBand:
         of the train batch, in the unit box. The integral is held where alpha sits at a limit, as
         it would otherwise take an epoch to come back.
     """
+
+    watches: ClassVar[str] = "entropy"
 
     low: float
     high: float
@@ -231,6 +243,8 @@ class PatientBand:
     Source: InstaAug's code (scheduler.py), which looks at the entropy of the *test* set.
     """
 
+    watches: ClassVar[str] = "entropy"
+
     value: float
     low: float
     high: float
@@ -274,3 +288,83 @@ class PatientBand:
         )
         waiting = state.replace(total=total, count=count)
         return jax.tree.map(lambda a, b: jnp.where(count >= self.every, a, b), decided, waiting)
+
+
+class GapState(flax.struct.PyTreeNode):
+    """State of `Gap`: scalars."""
+
+    log_alpha: jax.Array
+    gap: jax.Array  # moving average of what was measured, nats
+    updates: jax.Array  # the first measurement starts the average
+
+
+@dataclasses.dataclass(frozen=True)
+class Gap:
+    """Let views be classified worse than their images by so many nats, and no more.
+
+    The density is as wide as this allows:
+
+        maximise E[entropy of g]  subject to  E[CE(A_T I) - CE(I)] <= gap,  T ~ g(.; I)
+
+    1 / alpha is the multiplier of the constraint. It is moved on a logarithm, once per measurement:
+
+        log alpha += rate * clip((gap - measured) / gap, -1, 1)
+
+    with a moving average for `measured`. The images measured are none that the classifier learns:
+    of those it knows by heart the originals become cheap, and the gap would grow by itself.
+
+    Attributes:
+        gap: > 0, nats.
+        value: first alpha > 0.
+        rate: of log alpha per measurement, > 0.
+        decay: of the moving average, in [0, 1).
+        limits: of alpha. Where every transform is free, the gap is never reached.
+
+    Raises:
+        ValueError: for numbers out of range.
+    Source: ours; constraints by a multiplier as in Rezende and Viola, Taming VAEs, 2018.
+    """
+
+    watches: ClassVar[str] = "gap"
+    limits: ClassVar[tuple[float, float]] = (1e-4, 3.0)
+
+    gap: float
+    value: float = 0.1
+    rate: float = 0.05
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        """Refuse what is no allowance, and an alpha that could not move."""
+        if not self.gap > 0:
+            raise ValueError(f"gap is {self.gap}; want nats above 0: at 0 no view is allowed.")
+        low, high = self.limits
+        if not low <= self.value <= high:
+            raise ValueError(f"value is {self.value}; want alpha in [{low}, {high}].")
+        if not (self.rate > 0 and 0 <= self.decay < 1):
+            raise ValueError(
+                f"rate={self.rate}, decay={self.decay}; want a rate above 0, a decay in [0, 1)."
+            )
+
+    def init(self) -> GapState:
+        """Return the first state, before any measurement."""
+        return GapState(
+            log_alpha=jnp.asarray(math.log(self.value), jnp.float32),
+            gap=jnp.zeros((), jnp.float32),
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    def alpha(self, state: GapState) -> jax.Array:
+        """Return alpha in force."""
+        return jnp.exp(state.log_alpha)
+
+    def update(self, state: GapState, gap: jax.Array) -> GapState:
+        """Return the state after one measurement, nats."""
+        first = state.updates == 0
+        average = jnp.where(first, gap, self.decay * state.gap + (1 - self.decay) * gap)
+        change = self.rate * jnp.clip((self.gap - average) / self.gap, -1.0, 1.0)
+        low, high = (math.log(limit) for limit in self.limits)
+        return GapState(
+            log_alpha=jnp.clip(state.log_alpha + change, low, high),
+            gap=average,
+            updates=state.updates + 1,
+        )

@@ -26,6 +26,7 @@ EDGE = 1e-3  # a coordinate this near to the edge of the box counts as saturated
 _LEAST_LOG_PROB = -20.0  # nats, of a sample that the equivariance term finds outside a density
 
 Metrics = dict[str, jax.Array]
+Rngs = dict[str, jax.Array]  # keys of dropout, and of draws of a network's weights
 Loss = tuple[jax.Array, tuple[Metrics, Params]]  # value, (metrics, batch statistics)
 
 
@@ -93,11 +94,12 @@ class StepLoss:
         """Return loss, metrics and statistics of a batch: images (N, H, W, C), labels (N,)."""
         # Each part of the batch its own; so dropout alone depends on the devices under pmap.
         dropout = jax.random.fold_in(state.stream_key(Stream.DROPOUT), self.place.global_index(1))
+        rngs = {"dropout": dropout, "posterior": state.stream_key(Stream.POSTERIOR)}
         if self.burn_in:
-            return self._of_originals(params, state, images, labels, dropout)
+            return self._of_originals(params, state, images, labels, rngs)
         if self.objective.pose_likelihood:
-            return self._of_poses(params, state, images, dropout)
-        return self._of_views(params, state, images, labels, dropout)
+            return self._of_poses(params, state, images, rngs)
+        return self._of_views(params, state, images, labels, rngs)
 
     def _of_originals(
         self,
@@ -105,7 +107,7 @@ class StepLoss:
         state: TrainState,
         images: jax.Array,
         labels: jax.Array,
-        dropout: jax.Array,
+        rngs: Rngs,
     ) -> Loss:
         """Burn-in: the images as they are and, if asked for, distorted ones as one more class."""
         seen, right, batch = images, labels, images.shape[0]
@@ -118,13 +120,14 @@ class StepLoss:
             params["classifier"],
             state.batch_stats["classifier"],
             seen,
-            dropout,
+            rngs,
         )
         if reject:
             right = jnp.concatenate([labels, jnp.full_like(labels, logits.shape[-1] - 1)])
         cost = jnp.mean(self.objective.cost(logits[None], right, "losses"))
+        loss = cost + self._divergence(params)
         metrics = self._metrics(
-            loss=cost,
+            loss=loss,
             cost=cost,
             cost_original=cost,
             score=jnp.mean(self.objective.score(logits, right)),
@@ -132,11 +135,9 @@ class StepLoss:
             alpha=jnp.zeros(()),
             saturated_share=jnp.zeros(()),
         )
-        return cost, (metrics, {**state.batch_stats, "classifier": stats})
+        return loss, (metrics, {**state.batch_stats, "classifier": stats})
 
-    def _of_poses(
-        self, params: Params, state: TrainState, images: jax.Array, dropout: jax.Array
-    ) -> Loss:
+    def _of_poses(self, params: Params, state: TrainState, images: jax.Array, rngs: Rngs) -> Loss:
         """The pose likelihood: how well the density finds the turn of images taken as upright."""
         batch = images.shape[0]
         propose = functools.partial(
@@ -144,7 +145,7 @@ class StepLoss:
             self.distribution,
             params["distribution"],
             state.batch_stats["distribution"],
-            key=dropout,
+            rngs=rngs,
         )
         upright = jnp.broadcast_to(self.transform.identity, (1, batch, self.transform.dim))
         turns = row_keys(state, Stream.TURNS, batch, self.place)
@@ -169,7 +170,7 @@ class StepLoss:
         state: TrainState,
         images: jax.Array,
         labels: jax.Array,
-        dropout: jax.Array,
+        rngs: Rngs,
     ) -> Loss:
         """The paper's: views by samples of the density, with alpha times its regularizer."""
         if self.frozen:
@@ -178,7 +179,7 @@ class StepLoss:
         batch, stats = images.shape[0], state.batch_stats
         alpha = self.controller.alpha(state.controller)
         density, density_stats = self._apply(
-            distribution, params["distribution"], stats["distribution"], images, dropout
+            distribution, params["distribution"], stats["distribution"], images, rngs
         )
         keys = row_keys(state, Stream.COPIES, batch, place)
         theta, log_prob = self._draw(density, keys)
@@ -187,7 +188,7 @@ class StepLoss:
             even = self._even(row_keys(state, Stream.DISTORTED, batch, place))
             seen = jnp.concatenate([theta, even[None]])
         original, logits, classifier_stats = self._classify(
-            params["classifier"], stats["classifier"], images, seen, dropout
+            params["classifier"], stats["classifier"], images, seen, rngs
         )
         logits, distorted = logits[: len(theta)], logits[len(theta) :]
         cost = jnp.mean(objective.cost(logits, labels, objective.average))
@@ -195,12 +196,13 @@ class StepLoss:
         if len(original):
             cost_original = jnp.mean(objective.cost(original, labels, "losses"))
         loss = cost + cost_original + alpha * distribution.regularizer(density, log_prob)
+        loss = loss + self._divergence(params)
         if reject:
             last = jnp.full_like(labels, logits.shape[-1] - 1)
             loss = loss + jnp.mean(objective.cost(distorted, last, "losses"))
         if objective.equivariance:
             propose = functools.partial(
-                self._apply, distribution, params["distribution"], density_stats, key=dropout
+                self._apply, distribution, params["distribution"], density_stats, rngs=rngs
             )
             turns = row_keys(state, Stream.TURNS, batch, place)
             turn, _, _ = self._equivariance(propose, images, theta, turns)
@@ -228,9 +230,15 @@ class StepLoss:
         return loss, (metrics, {"classifier": classifier_stats, "distribution": density_stats})
 
     def _apply(
-        self, module: nn.Module, params: Params, stats: Params, images: jax.Array, key: jax.Array
+        self,
+        module: nn.Module,
+        params: Params,
+        stats: Params,
+        images: jax.Array,
+        rngs: Rngs,
+        **moved: Any,
     ) -> tuple[Any, Params]:
-        """Return a module's output and the batch statistics after it; `key` is of dropout."""
+        """Return a module's output and the batch statistics after it."""
         is_classifier = module is self.classifier
         with jax.named_scope("classifier" if is_classifier else "density"):
             result: Any = module.apply(
@@ -238,10 +246,18 @@ class StepLoss:
                 images,
                 train=not (self.frozen and is_classifier),
                 mutable=["batch_stats"],
-                rngs={"dropout": key},
+                rngs=rngs,
+                **moved,
             )
         output, changed = result
         return output, changed.get("batch_stats", stats)
+
+    def _divergence(self, params: Params) -> jax.Array:
+        """Return KL / N of a classifier whose weights have a prior, nats per image; else 0."""
+        divergence = getattr(self.classifier, "divergence", None)
+        if divergence is None:
+            return jnp.zeros(())
+        return divergence(params["classifier"]) / self.objective.images
 
     def _warp(self, images: jax.Array, theta: jax.Array) -> jax.Array:
         with jax.named_scope("warp"):
@@ -294,7 +310,7 @@ class StepLoss:
         stats: Params,
         images: jax.Array,
         theta: jax.Array,
-        dropout: jax.Array,
+        rngs: Rngs,
     ) -> tuple[jax.Array, jax.Array, Params]:
         """Return logits of the originals (m, N, C), m = 0 or 1, of the views (n, N, C), statistics.
 
@@ -311,13 +327,21 @@ class StepLoss:
         ) -> tuple[jax.Array, Params]:
             originals_here = originals and not start
             # Views are dropped from independently, whichever chunk they are in.
-            key = jax.random.fold_in(dropout, start) if start else dropout
+            dropout = rngs["dropout"]
+            keys = rngs | {"dropout": jax.random.fold_in(dropout, start) if start else dropout}
+            if getattr(self.classifier, "moves_filters", False):
+                # One theta a view for the whole batch: that of its first image.
+                seen = theta[:, 0]
+                if originals_here:
+                    seen = jnp.concatenate([self.transform.identity[None], seen])
+                moved = {"theta": seen, "transform": self.transform}
+                return self._apply(self.classifier, params, stats, images, keys, **moved)
             batch, images = images.shape[0], images[:, None]
             views = self._warp(images, jnp.moveaxis(theta, 0, 1))
             if originals_here:
                 views = jnp.concatenate([images, views], axis=1)
             seen = views.reshape(-1, *images.shape[2:])
-            logits, stats = self._apply(self.classifier, params, stats, seen, key)
+            logits, stats = self._apply(self.classifier, params, stats, seen, keys)
             return jnp.moveaxis(logits.reshape(batch, views.shape[1], -1), 1, 0), stats
 
         if chunk == copies:

@@ -138,7 +138,7 @@ class Objective:
     """How the loss is put together.
 
     loss = L of views [+ L of the original images] + alpha * regularizer
-           [- equivariance * mean log g(T - dT; A_dT I)]
+           [- equivariance * mean log g(T - dT; A_dT I)] [+ divergence / images]
 
     Attributes:
         loss: L, the cross-entropy of labels or the squared error of angles in degrees (regression).
@@ -170,6 +170,9 @@ class Objective:
             classified again when the gradient needs them, so memory holds one chunk, for one more
             forward pass. 0: all at once.
         chunk_statistics: allow chunks with batch norm, whose statistics are then a chunk's own.
+        images: N, train images: what the divergence of a classifier's weights from their prior
+            (nats, where it has one: `divergence(params)`) is divided by, so that the loss is minus
+            a bound on the marginal likelihood per image. 0: not known.
 
     Raises:
         ValueError: if the loss is neither, chunks do not divide the copies, or a pose likelihood
@@ -189,6 +192,7 @@ class Objective:
     baseline: bool = True
     copies_per_chunk: int = 0
     chunk_statistics: bool = False
+    images: int = 0
 
     def __post_init__(self) -> None:
         """Refuse an unknown loss, and chunks that leave a rest: every size compiles again."""

@@ -1,7 +1,7 @@
 """What a run is at one step, and the random numbers that hang on it."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import flax.linen as nn
 import flax.struct
@@ -22,16 +22,19 @@ Params = Mapping[str, Any]
 class Stream:
     """Streams of the run's key: fold_in with one of these; in training then with the step."""
 
-    INIT, COPIES, MIRROR, DROPOUT, TURNS, DISTORTED = 0, 1, 4, 5, 8, 10  # training
+    INIT, COPIES, MIRROR, DROPOUT, TURNS = 0, 1, 4, 5, 8  # training
+    DISTORTED, GAP, POSTERIOR = 10, 11, 12
     PREDICT, DENSITY, ARCS, STRAIGHTEN, ROBUSTNESS = 2, 3, 6, 7, 9  # measuring what was trained
 
 
 class Controller(Protocol):
     """What gives alpha: see `controllers.py`."""
 
+    watches: ClassVar[str]
+
     def init(self) -> Any: ...  # noqa: D102
     def alpha(self, state: Any) -> jax.Array: ...  # noqa: D102
-    def update(self, state: Any, entropy: jax.Array) -> Any: ...  # noqa: D102
+    def update(self, state: Any, value: jax.Array, /) -> Any: ...  # noqa: D102
 
 
 class TrainState(flax.struct.PyTreeNode):

@@ -48,7 +48,7 @@ def make_step(
         optimizer: over {"classifier", "distribution"} parameters. In burn-in the distribution's
             gradients are 0: what counts steps, as Adam does, should rest there by
             `optax.conditionally_mask`.
-        controller: of alpha; sees the entropy of the step's own batch.
+        controller: of alpha; sees the entropy of the step's own batch, if that is what it watches.
         objective: how the loss is put together.
         burn_in: no views and no update of the distribution: the classifier alone, on the originals.
         normalization: of stored pixels, before the warp.
@@ -60,9 +60,15 @@ def make_step(
         ValueError: if the distribution's samples carry no gradient and `objective.average` mixes
             the views: the score function needs a loss per view; if the equivariance term or the
             pose likelihood is asked for with transforms whose order matters, or the latter of
-            what has no density; when first called, if there are chunks and batch norm.
+            what has no density; if the classifier has a prior and the objective no number of
+            images; when first called, if there are chunks and batch norm.
     """
     check_objective(distribution, transform, objective)
+    if hasattr(classifier, "divergence") and not objective.images:
+        raise ValueError(
+            f"{type(classifier).__name__} has a prior on its weights, and the objective does not "
+            "say for how many images; give Objective(images=N)."
+        )
     place = placement or Placement()
     loss = StepLoss(
         classifier, distribution, transform, controller, objective, place, burn_in=burn_in
@@ -95,7 +101,7 @@ def make_step(
             params = {**params, "classifier": state.params["classifier"]}
         if burn_in:
             params = {**params, "distribution": state.params["distribution"]}
-        follows = not burn_in and distribution.has_density
+        follows = not burn_in and distribution.has_density and controller.watches == "entropy"
         return state.replace(
             step=state.step + 1,
             params=params,
