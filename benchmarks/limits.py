@@ -56,7 +56,8 @@ def limits(repeats: int, sizes: Sequence[tuple[int, ...]], side: int) -> dict[st
             "gb_per_second": 2 * images.nbytes / copied / 1e9,
         })  # fmt: skip
         for method in warps.METHODS:
-            if method == "native" and not (_on_cpu() and foreign.available()):
+            ours = foreign.available() if _on_cpu() else jax.default_backend() == "gpu"
+            if method == "native" and not ours:
                 continue
             found.append(_warped(images, theta, method, copied, repeats))
     return {"products": products, "warps": found}

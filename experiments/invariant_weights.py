@@ -15,8 +15,8 @@ which has no posterior and no divergence, and must fail. None or `:cpu` is `:rot
 see that it runs. A range that is given: --config.distribution.name=fixed with .box_low and
 .box_high in its section, as shares of 180 degrees.
 
-For two cores: 512 hidden units, 8 views a step where the paper has 32, ten epochs, and ten times its
-rate, which is that of many epochs.
+For two cores: 512 hidden units, 8 views a step where the paper has 32, ten epochs, and ten times
+its rate, which is that of many epochs.
 """
 
 import math

@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from experiments.report.evidence import evidence_table
+from experiments.report.few_labels import accuracies, few_labels_table
 from experiments.report.half_turned import half_turned_table
 from experiments.report.headline import headline_table
 from experiments.report.image_tables import (
@@ -43,7 +45,9 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {
         "results": results_table,
         "modes": modes_table,
         "discovery": discovery_table,
+        "few_labels": few_labels_table,
         "half_turned": half_turned_table,
+        "evidence": evidence_table,
         "images": images_table,
         "turned": turned_table,
         "aligned": aligned_table,
@@ -112,16 +116,20 @@ def draw(results: Path, folder: Path) -> None:
     Args:
         results: docs/results. NAME/SEED/turned.png and gates.png are written there, for runs with
             gates: accuracy over the angle, and what it costs upright pictures.
-        folder: of rotation_distance.png, if there are runs for it.
+        folder: of rotation_distance.png and few_labels.png, if there are runs for them.
     """
     # Matplotlib takes a second to import.
-    from experiments.report import discovery, turned
+    from experiments.report import discovery, label_curves, turned
     from experiments.report.rendering import as_png
 
     curves = rotation_distances(results)
     if curves:
         picture = as_png(discovery.distance_against_half_range(curves))
         (folder / "rotation_distance.png").write_bytes(picture)
+    by_labels = accuracies(results)
+    if by_labels:
+        picture = as_png(label_curves.accuracy_against_labels(by_labels))
+        (folder / "few_labels.png").write_bytes(picture)
     for path in results.glob("*/*/robustness.json"):
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["gates"]:

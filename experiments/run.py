@@ -186,6 +186,8 @@ def _train(
     found, since = log.first_ruin()
     if found:
         facts |= {"ruin": found, "ruin_since_epoch": since}
+    if parts.evidence:
+        facts["bound"] = -log.mean_of_last_epoch("loss")
     return state, facts
 
 

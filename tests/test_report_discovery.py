@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from finished_run import GOOD, make_evaluation, write_run
 
-from experiments.report import discovery, figures, image_tables, page, tables
+from experiments.report import discovery, figures, image_tables, label_curves, page, tables
 from experiments.report.compare import compare
 from experiments.report.compare_page import write_comparison
 from experiments.report.compare_table import heads
@@ -140,3 +140,17 @@ def test_a_regression_shows_errors_and_no_accuracies(tmp_path: Path) -> None:
     assert "arcs" not in table
     (place / "results.json").write_text(json.dumps(REGRESSION | {"arc_share_6": 0.567}))
     assert "| 0.21 | 6: 0.57 | – |" in image_tables.images_table(tmp_path)
+
+
+def test_accuracy_against_labels_has_a_panel_a_set_and_a_band_a_method() -> None:
+    panels = {
+        "mnist": {"none": {312: [90.0], 1250: [95.0]}, "flow": {312: [93.0, 94.0], 1250: [97.0]}},
+        "fashion_mnist": {"flow": {312: [70.0, 71.0]}},
+    }
+    figure = label_curves.accuracy_against_labels(panels)
+    left, right = figure.axes
+    assert [line.get_label() for line in left.lines] == ["none", "flow"]
+    np.testing.assert_allclose(np.asarray(left.lines[1].get_ydata()), [93.5, 97.0])
+    assert [text.get_text() for text in left.get_xticklabels()] == ["312", "1,250"]
+    assert left.lines[1].get_color() == right.lines[0].get_color()
+    assert len(left.collections) == 2

@@ -12,6 +12,8 @@ from finished_run import GOOD, IMAGES
 from experiments import publish
 from experiments.report import image_tables, papers, sprite_tables
 from experiments.report.compare import compare
+from experiments.report.evidence import evidence_table
+from experiments.report.few_labels import accuracies, few_labels_table
 from experiments.report.half_turned import half_turned_table
 from experiments.report.headline import headline_table
 from experiments.report.page import write_report
@@ -343,6 +345,45 @@ def test_half_turned_table_has_the_range_of_both_halves(tmp_path: Path) -> None:
     assert row.startswith("| half | flow | mnist | 1 | 171 | 27 | 97.50 | 95.00 | 1.0 |")
     assert none.startswith("| half_none | none | mnist | 1 | – | – | – | 95.00 |")
     assert "half" not in image_tables.images_table(tmp_path)
+
+
+def test_evidence_table_has_the_range_beside_the_truth(tmp_path: Path) -> None:
+    config = {
+        "data": {"name": "mnist", "rotated_degrees": 90.0}, "distribution": {"name": "augerino"},
+        "classifier": {"name": "shallow", "activation": "cos", "point": False},
+    }  # fmt: skip
+    found = IMAGES | {
+        "method": "augerino", "half_range_rotation": 88.0, "test_accuracy_averaged": 0.9,
+        "bound": -0.45, "seconds": 60,
+    }  # fmt: skip
+    write_results(tmp_path, "half", 0, config, **found)
+    write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
+    *_, row = evidence_table(tmp_path).split("\n")
+    assert row.startswith(
+        "| half | mnist | random Fourier | learned | 1 | 88.0 | 90 | 90.00 | −0.450 | 1.0 |"
+    )
+    assert "half" not in image_tables.images_table(tmp_path)
+
+
+def test_few_labels_table_is_by_set_size_and_method(tmp_path: Path) -> None:
+    for seed, accuracy in enumerate((0.80, 0.82)):
+        found = IMAGES | {"test_accuracy": 0.5, "test_accuracy_averaged": accuracy}
+        write_results(tmp_path, "few_labels_fashion_mnist_flow_1250", seed, MNIST, **found)
+    none = IMAGES | {"method": "identity", "test_accuracy": 0.79}
+    write_results(tmp_path, "few_labels_fashion_mnist_none_1250", 0, MNIST, **none)
+    write_results(tmp_path, "few_labels_fashion_mnist_none_312", 0, MNIST, **none)
+    heads, _, small, row = few_labels_table(tmp_path).split("\n")
+    assert heads.startswith("| data | images | seeds | none | crop | fixed | augerino |")
+    assert small == "| fashion_mnist | 312 | 1 | **79.00** | – | – | – | – | – | – |"
+    assert row == (
+        "| fashion_mnist | 1,250 | 2 | 79.00 (1) | – | – | – | – | – | **81.00 ± 1.41** |"
+    )
+    curves = accuracies(tmp_path)["fashion_mnist"]
+    assert list(curves) == ["none", "flow"]
+    assert curves["none"] == {312: [79.0], 1250: [79.0]}
+    assert curves["flow"][1250] == pytest.approx([80.0, 82.0])
+    write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
+    assert "few_labels" not in image_tables.images_table(tmp_path)
 
 
 def test_headline_has_a_line_for_what_was_run(tmp_path: Path) -> None:

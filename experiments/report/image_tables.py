@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.report.evidence import of_evidence
+from experiments.report.few_labels import of_few_labels
 from experiments.report.formats import (
     ARC_SHARE,
     MISSING,
@@ -63,7 +65,10 @@ def images_table(root: Path) -> str:
     kept = [
         runs
         for runs in read_kept(root)
-        if not runs.have("true_half_range_degrees") and not turned_classes(runs)
+        if not runs.have("true_half_range_degrees")
+        and not turned_classes(runs)
+        and not of_few_labels(runs)
+        and not of_evidence(runs)
     ]
     known = {key for runs in kept for seed in runs.results for key in seed}
     turned = "half_range_rotation" in known

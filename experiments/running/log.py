@@ -64,6 +64,16 @@ class Log:
         burn_in = self.parts.config.objective.burn_in_epochs
         return ruins.first_ruin(self.folder.metrics(), burn_in_epochs=burn_in, **self._box)
 
+    def mean_of_last_epoch(self, name: str) -> float:
+        """Return the mean of a figure over the steps of the last epoch."""
+        steps = self.parts.epoch_steps
+        begin, total = self.parts.total_steps - steps, 0.0
+        at = 0
+        for line in self.folder.metrics():
+            total += line[name] * max(line["step"] - max(at, begin), 0)
+            at = line["step"]
+        return total / steps
+
     def _warn(self, line: dict[str, Any]) -> None:
         """Say it once when an epoch has ended in another ruin than the one before."""
         if line["step"] % self.parts.epoch_steps or line["step"] <= self.parts.burn_in_steps:

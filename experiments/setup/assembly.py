@@ -62,6 +62,13 @@ class Assembly:
     burn_in_steps: int
     total_steps: int
 
+    @property
+    def evidence(self) -> bool:
+        """Whether the loss is minus a bound on the marginal likelihood, nats per image."""
+        prior = hasattr(self.classifier, "divergence") and not getattr(self.classifier, "point", 0)
+        alone = not self.objective.include_original and not self.objective.equivariance
+        return prior and alone and self.config.controller.value == 0
+
     def init_state(self) -> training.TrainState:
         """Return the state before the first step, on every device."""
         state = training.init_state(

@@ -63,18 +63,28 @@ def _register(target: str) -> None:
 
 
 def register_lowering(
-    primitive: Primitive, by_xla: Callable[..., Any], by_call: Callable[..., Any]
+    primitive: Primitive,
+    by_xla: Callable[..., Any],
+    by_call: Callable[..., Any],
+    by_kernel: Callable[..., Any] | None = None,
 ) -> None:
-    """Let a primitive be a `call` on a CPU, and XLA's operations elsewhere.
+    """Let a primitive be a `call` on a CPU, a kernel on CUDA, and XLA's operations elsewhere.
 
     Those, too, in exported programs: other machines have no such function.
     """
-    several = primitive.multiple_results
-    plain, fast = (mlir.lower_fun(f, multiple_results=several) for f in (by_xla, by_call))
 
-    def lower(context: Any, *args: Any, **options: Any) -> Any:
-        export = context.module_context.lowering_parameters.for_export
-        return (plain if export else fast)(context, *args, **options)
+    def lowered(by: Callable[..., Any]) -> Callable[..., Any]:
+        return mlir.lower_fun(by, multiple_results=primitive.multiple_results)
 
+    def at_home(fast: Callable[..., Any]) -> Callable[..., Any]:
+        def lower(context: Any, *args: Any, **options: Any) -> Any:
+            export = context.module_context.lowering_parameters.for_export
+            return (plain if export else fast)(context, *args, **options)
+
+        return lower
+
+    plain = lowered(by_xla)
     mlir.register_lowering(primitive, plain)
-    mlir.register_lowering(primitive, lower, platform="cpu")
+    mlir.register_lowering(primitive, at_home(lowered(by_call)), platform="cpu")
+    if by_kernel is not None:
+        mlir.register_lowering(primitive, at_home(lowered(by_kernel)), platform="cuda")

@@ -1,9 +1,9 @@
-"""The four taps by our own C (`taps.c`) on a CPU: the formulas are those of `taps`.
+"""The four taps by our own C (`taps.c`) on a CPU, by our kernels (`triton`) on CUDA.
 
-XLA's loops read a picture a number at a time, with an index for each; in C a pixel is read at once
-(`python -m benchmarks.warp` has the ratios). The library is compiled when the package is installed;
-where there was no compiler, "auto" means XLA. On other platforms, in exported programs and in
-forward mode the same functions are XLA's.
+The formulas are those of `warps.taps`. XLA's loops read a picture a number at a time, with an index
+for each; in C a pixel is read at once (`python -m benchmarks.warp` has the ratios). The library is
+compiled when the package is installed; where there was no compiler, "auto" means XLA. On other
+platforms, in exported programs and in forward mode the same functions are XLA's.
 """
 
 import functools
@@ -25,7 +25,7 @@ __all__ = ["blend", "change"]
 def blend(images: jax.Array, rows: jax.Array, lead: tuple[int, ...], padding: str) -> jax.Array:
     """Equal `taps.blend`; in float32.
 
-    Raises:     ValueError without the library.
+    Raises:     ValueError on a CPU without the library.
     """
     images, (rows,) = _arranged(images, [rows], lead)
     return _blend.bind(images, rows, padding=padding).reshape(*lead, *images.shape[1:])
@@ -47,7 +47,7 @@ def _arranged(
     images: jax.Array, maps: Sequence[jax.Array], lead: tuple[int, ...]
 ) -> tuple[jax.Array, list[jax.Array]]:
     """Return images (N, H, W, C) and maps (n, N, 2, 3): n for each image."""
-    if not foreign.available():
+    if jax.default_backend() == "cpu" and not foreign.available():
         raise ValueError(
             'method is "native"; its library was not compiled when flowjax_inv was installed: '
             "install it where there is a C compiler (Linux), or use auto, gather or flat."
@@ -97,11 +97,25 @@ def _slopes_c(images: jax.Array, rows: jax.Array, ct: jax.Array, *, padding: str
     return foreign.call("slopes", result, images, rows, ct, border=border)
 
 
+# ---------------------------------------------------------------------------- the maps by kernels
+def _blend_kernel(images: jax.Array, rows: jax.Array, *, padding: str) -> jax.Array:
+    from flowjax_inv.native import triton  # Pallas takes a fifth of a second to import
+
+    return triton.blend(images, rows, padding=padding)
+
+
+def _slopes_kernel(images: jax.Array, rows: jax.Array, ct: jax.Array, *, padding: str) -> jax.Array:
+    from flowjax_inv.native import triton
+
+    return triton.slopes(images, rows, ct, padding=padding)
+
+
 # ----------------------------------------------------------------------------- primitives of JAX
 def _primitive(
     name: str,
     by_xla: Callable[..., jax.Array],
     by_c: Callable[..., jax.Array],
+    by_kernel: Callable[..., jax.Array] | None,
     shape: Callable[[Any, Any], tuple[int, ...]],
 ) -> Any:
     """Return a primitive: images (N, H, W, C), rows (n, N, 2, 3), and a third argument like rows.
@@ -144,14 +158,16 @@ def _primitive(
     primitive.def_abstract_eval(abstract)
     ad.primitive_jvps[primitive] = jvp
     batching.primitive_batchers[primitive] = batch
-    foreign.register_lowering(primitive, by_xla, by_c)
+    foreign.register_lowering(primitive, by_xla, by_c, by_kernel)
     return primitive
 
 
-_blend = _primitive("warp_blend", _blend_xla, _blend_c, _views)
-# Forward mode is XLA's; transposed, what training needs, it is C.
-_change = _primitive("warp_change", _change_xla, _change_xla, _views)
-_slopes = _primitive("warp_slopes", _slopes_xla, _slopes_c, lambda images, rows: rows.shape)
+_blend = _primitive("warp_blend", _blend_xla, _blend_c, _blend_kernel, _views)
+# Forward mode is XLA's; transposed, what training needs, it is ours.
+_change = _primitive("warp_change", _change_xla, _change_xla, None, _views)
+_slopes = _primitive(
+    "warp_slopes", _slopes_xla, _slopes_c, _slopes_kernel, lambda images, rows: rows.shape
+)
 
 
 def _transpose(ct: Any, images: Any, rows: Any, d_rows: Any, *, padding: str) -> Any:

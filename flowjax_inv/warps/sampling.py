@@ -47,9 +47,10 @@ def warp(
         matrices: (..., 3, 3), last row (0, 0, 1) (not read). Leading axes broadcast as in numpy:
             images (N, H, W, C) with matrices (n, N, 3, 3) give (n, N, H, W, C), without n copies
             of the images unless `method` is "map_coordinates".
-        method: "native", see `flowjax_inv.native`; "gather" or "flat", see `warps.taps`; "auto",
-            of a few channels on a single CPU device "native" where its library is, on a single CPU
-            or GPU else "flat", and "gather" for all others; or "map_coordinates", the reference.
+        method: "native", C on a CPU and a kernel on CUDA, see `flowjax_inv.native`; "gather" or
+            "flat", see `warps.taps`; "auto", of a few channels on a single CPU device "native"
+            where its library is, on a single CPU or GPU else "flat", and "gather" for all others;
+            or "map_coordinates", the reference.
         padding: "zeros", pixels outside are 0; or "border", positions outside move to the edge.
         align_corners: the pixel-centre rule, see `flowjax_inv.warps`.
 

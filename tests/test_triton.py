@@ -1,0 +1,80 @@
+"""The kernels for CUDA: computed step by step they are XLA's numbers, and they lower from a CPU."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from warp_cases import GOLDEN
+
+from flowjax_inv import warps
+from flowjax_inv.native import triton
+from flowjax_inv.native import warps as native
+from flowjax_inv.warps import taps
+from flowjax_inv.warps.positions import pixel_rows
+
+_close = partial(np.testing.assert_allclose, atol=1e-5, rtol=1e-5)
+
+
+def _case(height: int, width: int, channels: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Images (3, H, W, C), maps (2, 3, 2, 3) that leave the picture too, and pulls."""
+    rng = np.random.default_rng(height)
+    images = rng.normal(size=(3, height, width, channels)).astype(np.float32)
+    matrices = np.eye(3) + 0.4 * rng.normal(size=(2, 3, 3, 3))
+    rows = pixel_rows(jnp.asarray(matrices, jnp.float32), height, width, align_corners=True)
+    ct = rng.normal(size=(2, 3, height, width, channels)).astype(np.float32)
+    return jnp.asarray(images), rows, jnp.asarray(ct)
+
+
+@pytest.mark.parametrize("padding", warps.PADDINGS)
+@pytest.mark.parametrize("size", [(5, 7, 3), pytest.param((20, 17, 1), marks=pytest.mark.slow)])
+def test_values_and_slopes_are_those_of_the_taps(size: tuple[int, ...], padding: str) -> None:
+    """In one block of pixels, and in several whose last is not full."""
+    images, rows, ct = _case(*size)
+    values = triton.blend(images, rows, padding=padding, interpret=True)
+    _close(values, taps.blend(images, rows, (2, 3), padding))
+    slopes = triton.slopes(images, rows, ct, padding=padding, interpret=True)
+    wanted = native._slopes_xla(images, rows, ct, padding=padding)
+    scale = float(jnp.abs(wanted).max())
+    _close(slopes / scale, wanted / scale)
+
+
+def test_they_meet_the_golden_file() -> None:
+    images = jnp.asarray(GOLDEN["images"], jnp.float32)
+    matrices = jnp.asarray(GOLDEN["matrices"], jnp.float32)
+    height, width = images.shape[1:3]
+    rows = pixel_rows(matrices, height, width, align_corners=True)[:, None]
+    rows = jnp.broadcast_to(rows, (len(matrices), len(images), 2, 3))
+    values = triton.blend(images, rows, padding="zeros", interpret=True)
+    wanted = warps.warp(images, matrices[:, None], method="gather", padding="zeros")
+    _close(values, wanted)
+
+
+def test_the_identity_is_exact_and_nan_is_seen() -> None:
+    images, rows, _ = _case(5, 7, 2)
+    same = jnp.broadcast_to(jnp.eye(2, 3), rows.shape)
+    values = triton.blend(images, same, padding="zeros", interpret=True)
+    np.testing.assert_array_equal(values[0], images)
+    lost = triton.blend(images, same.at[0, 1].set(jnp.nan), padding="border", interpret=True)
+    assert jnp.isnan(lost[0, 1]).all()
+    assert not jnp.isnan(lost[1]).any()
+
+
+def _lowered(call, *arguments) -> str:
+    """The program for CUDA, made without a card."""
+    return jax.jit(call).trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
+
+
+def test_a_warp_for_cuda_is_one_kernel_and_its_derivative_one_more(monkeypatch) -> None:
+    monkeypatch.setattr(native.jax, "default_backend", lambda: "gpu")
+    images = jnp.asarray(GOLDEN["images"], jnp.float32)
+    matrices = jnp.broadcast_to(jnp.eye(3), (len(images), 3, 3))
+    warp = partial(warps.warp, method="native")
+    values = _lowered(warp, images, matrices)
+    assert values.count("xla.gpu.triton") == 1
+    assert "stablehlo.gather" not in values
+    derivative = jax.value_and_grad(lambda m, i: jnp.sum(warp(i, m) ** 2))
+    both = _lowered(derivative, matrices, images)
+    assert both.count("xla.gpu.triton") == 2
+    assert "stablehlo.gather" not in both
