@@ -51,7 +51,7 @@ def get_config(variant: str = "") -> defaults.Config:
     classifier, density = config.classifier, config.distribution
     classifier.name, classifier.width = "shallow", 512
     classifier.activation = "relu" if network == "_relu" else "cos"
-    classifier.point = network == "_control"
+    classifier.point, classifier.learn_variance = network == "_control", True
     density.name, density.start_half_range = "augerino", (5 / 180,)
     config.controller.name, config.controller.value = "constant", 0.0
     config.objective.copies, config.objective.average = 8, "probs"

@@ -186,6 +186,8 @@ def _train(
     found, since = log.first_ruin()
     if found:
         facts |= {"ruin": found, "ruin_since_epoch": since}
+    if parts.held_out is not None:
+        facts["gap_allowed"] = parts.config.controller.gap
     if parts.evidence:
         facts["bound"] = -log.mean_of_last_epoch("loss")
     return state, facts

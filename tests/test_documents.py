@@ -83,7 +83,7 @@ BINDERS = {
     "distributions/couplings.py",
 }  # fmt: skip
 FORMULAS = {
-    "warps.taps", "networks.convolutions.parts", "networks.convolutions.patches",
+    "warps.positions", "warps.taps", "networks.convolutions.parts", "networks.convolutions.patches",
     "networks.convolutions.plain", "distributions.perceptron",
 }  # fmt: skip
 

@@ -74,6 +74,8 @@ SETS = {  # experiment: side, channels, classes, images per class
     "cifar10": (32, 3, 10, 20),
     "selective": (28, 1, 10, 40),
     "half_turned": (28, 1, 10, 20),
+    "few_labels": (28, 1, 10, 20),
+    "invariant_weights": (28, 1, 10, 20),
     "rot_mnist": (28, 1, 10, 20),
     "olivetti": (64, 1, 40, 8),
     "tinyin": (64, 3, 200, 20),
@@ -109,8 +111,11 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
         assert 0 <= results["test_accuracy_averaged"] <= 1
     assert results["evaluation_rule"] == "plain"
     assert np.isfinite(results["entropy"])
+    assert ("bound" in results) == (name == "invariant_weights")
     followed = [key for key in results if key.startswith("arc_share_class ")]
-    assert len(followed) == {"selective": 5, "half_turned": 10}.get(name, 0)
+    assert len(followed) == {"selective": 5, "half_turned": 10, "invariant_weights": 10}.get(
+        name, 0
+    )
     assert "noise" in (tmp_path / name / "report.html").read_text()
 
 

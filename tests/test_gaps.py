@@ -16,6 +16,7 @@ from small_densities import circular
 from smoke_runs import smoke
 from steps import ONE, ROTATION, build, changed, copy
 
+from experiments.report.tables import headline
 from experiments.run import train_and_evaluate
 from experiments.setup import checks
 from flowjax_inv import training
@@ -115,6 +116,8 @@ def test_a_run_holds_images_out_and_logs_the_gap(tmp_path: Path) -> None:
     results = train_and_evaluate(config, tmp_path / "run")
     assert results["train_images"] == config.data.train_size * 3 // 4
     assert math.isfinite(results["gap"])
+    said = [row for row in headline(results) if row.name.startswith("Views are classified worse")]
+    assert [row.target for row in said] == ["allowed 0.10 nats"]
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert "gap" in last
     assert last["alpha"] != config.controller.value

@@ -74,6 +74,8 @@ _TABLES: tuple[tuple[Mapping[str, str], Mapping[str, Any]], ...] = (  # and what
     (OLIVETTI, {"data.name": "olivetti"}),
 )
 
+_FEWEST = 10_000  # train images: below, a run is about few labels
+
 
 def paper_figure(results: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """Return what is reported of a run's method; empty if nothing is.
@@ -82,9 +84,12 @@ def paper_figure(results: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         results: `paper` and `method`, as in `results.json`. A `paper` that is in no table, set by
             hand, stands for itself.
         config: flat names to values; they tell the table of a run that states no `paper`. Rivals
-            were run without one while the flow's was the only one that could be stated.
+            were run without one while the flow's was the only one that could be stated. Of few
+            labels no paper says anything.
     """
     stated = str(results.get("paper") or "")
+    if not stated and 0 < int(config.get("data.train_size") or 0) < _FEWEST:
+        return ""
     for figures, fields in _TABLES:
         if stated in figures.values() or (not stated and fields.items() <= config.items()):
             return figures.get(str(results.get("method")), "")

@@ -125,6 +125,13 @@ def headline(results: Mapping[str, Any]) -> list[Row]:
         if maximum is not None:
             bounds.append(f"maximum {as_nats(maximum)}")
         rows.append(Row("Entropy of the density", as_nats(entropy), ", ".join(bounds)))
+    gap, allowed = number(results, "gap"), number(results, "gap_allowed")
+    if gap is not None and allowed is not None:
+        name = "Views are classified worse than images held out, by"
+        rows.append(Row(name, as_nats(gap), f"allowed {as_nats(allowed)}"))
+    bound = number(results, "bound")
+    if bound is not None:
+        rows.append(Row("Bound on the marginal likelihood, per image", f"{fixed(bound, 3)} nats"))
     if not known:
         rows += _half_range_rows(results) + _verdict_rows(results)
     saturated = number(results, "saturated_share")

@@ -69,7 +69,7 @@ def two_cores(config: defaults.Config, *, epochs: int, learning_rate: float) -> 
 def smoke(config: defaults.Config) -> defaults.Config:
     """Shrink a config in place to about a minute on two cores, most of it compilation."""
     config.data.train_size, config.data.test_size = 64, 32
-    config.train.epochs, config.train.batch_size = 2, 16
+    config.train.epochs, config.train.batch_size, config.train.least_steps = 2, 16, 0
     config.train.log_every, config.train.checkpoint_every = 2, 4
     config.objective.copies, config.objective.burn_in_epochs = 2, 0
     config.classifier.width = min(config.classifier.width, 8)
