@@ -87,6 +87,9 @@ def train_and_evaluate(
     measures, state = Measures(parts), parts.init_state()
     if parts.data.note:
         print(f"data: {parts.data.note}")
+    if parts.evidence:
+        size = state.params["classifier"]["factor"].size
+        print(f"posterior: {size:,} numbers, {size * 16 / 2**20:.0f} MB with gradient and moments")
     if folder.read_json("config.json") is None:
         folder.write_json("config.json", {"command": command, **plain})
     devices = {"devices_used": len(parts.place.devices), "parallel": parts.place.parallel}

@@ -126,7 +126,7 @@ def headline(results: Mapping[str, Any]) -> list[Row]:
             bounds.append(f"maximum {as_nats(maximum)}")
         rows.append(Row("Entropy of the density", as_nats(entropy), ", ".join(bounds)))
     gap, allowed = number(results, "gap"), number(results, "gap_allowed")
-    if gap is not None and allowed is not None:
+    if gap is not None and allowed is not None and has_density(results):
         name = "Views are classified worse than images held out, by"
         rows.append(Row(name, as_nats(gap), f"allowed {as_nats(allowed)}"))
     bound = number(results, "bound")
