@@ -8,8 +8,8 @@ of the last layer's weights from their prior, over N. A posterior that may stay 
 it may where views agree; so images that come in every turn ask for a wide range by themselves.
 
 The paper's formulas average probabilities, its authors' later code logits. It is logits here: of
-probabilities (--config.objective.average=probs) every single view has to be classified well, and the
-range of `:rotated` stood at 88 degrees from a fifth of the steps on, where logits went past it.
+probabilities (--config.objective.average=probs) every single view has to be classified well, and
+the range of `:rotated` stood at 88 degrees from a fifth of the steps on, where logits went past it.
 
 Variants: DATA or DATA_NETWORK. DATA is MNIST of which every image was moved once: `:rotated` (any
 angle), `:half_rotated` (+-90 degrees), `:translated` (+-8/14 of a half-width), `:scaled` (by 1/2 to

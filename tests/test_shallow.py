@@ -191,3 +191,30 @@ def test_a_prior_wants_to_know_for_how_many_images() -> None:
 def test_what_is_no_such_network_is_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Shallow(3, **fields)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("acts", ["images", "filters_exactly"])
+def test_the_slope_in_the_range_is_that_of_finite_differences(acts: Any) -> None:
+    """In double precision, at fixed draws: of the loss that a step has, by either way of moving."""
+    with jax.enable_x64(True):
+        network: Any = Shallow(3, width=4, acts=acts)
+        given = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), variables(network, images()))
+        pictures, labels = images().astype(jnp.float64), jnp.arange(3)
+        noise = jax.random.uniform(jax.random.key(7), (6, 1), jnp.float64, -1.0)
+        turn = Affine("rotation", warp="gather")
+
+        @jax.jit
+        def loss(half_range: jax.Array) -> jax.Array:
+            theta = half_range * noise
+            if acts == "images":
+                views = turn(pictures, theta[:, None])
+                logits = jax.vmap(lambda view: network.apply(given, view))(views)
+            else:
+                logits = network.apply(given, pictures, theta=theta, transform=turn)
+            return jnp.mean(Objective(average="logits").cost(logits, labels, "logits"))
+
+        at, step = jnp.float64(0.3), 1e-6
+        slope = (loss(at + step) - loss(at - step)) / (2 * step)
+        assert float(jax.grad(loss)(at)) == pytest.approx(float(slope), rel=1e-5)
+        assert abs(float(slope)) > 1e-3
