@@ -20,7 +20,11 @@ QUARTER_TURN = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]], np.float32)
 RULES = [(p, a) for p in warps.PADDINGS for a in (True, False)]
 rules = pytest.mark.parametrize(("padding", "align_corners"), RULES)
 NATIVE = pytest.param(
-    "native", marks=pytest.mark.skipif(not foreign.available(), reason="taps.c is not compiled")
+    "native",
+    marks=pytest.mark.skipif(
+        not (foreign.available() or jax.default_backend() == "gpu"),
+        reason="neither is taps.c compiled, nor is there a card for kernels",
+    ),
 )
 TAPS = ["gather", "flat", NATIVE]
 METHODS = [NATIVE if method == "native" else method for method in warps.METHODS]
