@@ -43,7 +43,7 @@ def accuracy_against_labels(
             high = [m + o for m, o in zip(mean, off, strict=True)]
             panel.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
         ticks = sorted({size for sizes in methods.values() for size in sizes})
-        panel.set(title=plain(title), xscale="log", xlabel="training images")
+        panel.set(title=plain(title), xscale="log", xlabel="training images, all labelled")
         panel.xaxis.set_major_locator(FixedLocator(ticks))
         panel.xaxis.set_minor_locator(NullLocator())
         panel.set_xticklabels([f"{tick:,}" for tick in ticks])
