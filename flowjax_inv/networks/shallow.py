@@ -38,8 +38,8 @@ class Shallow(nn.Module):
         frequency: standard deviation of the Fourier features.
         variance: first of the prior.
         learn_variance: by the bound too.
-        point: no posterior: W2 is one learned matrix, and there is no divergence. The control,
-            which learns no invariance.
+        point: no posterior: W2 is one learned matrix, and there is no divergence. The paper's
+            control, where its range does not grow.
         acts: what a transform moves in training: the images, or the rows of W1 ("filters", read at
             inverse positions; "filters_exactly", see `warped_filters`), by one theta a view for the
             whole batch.
