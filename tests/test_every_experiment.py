@@ -1,6 +1,7 @@
 """Every experiment's `:smoke` and every part of a config, from command to report."""
 
 import importlib
+import json
 from pathlib import Path
 
 import jax
@@ -112,6 +113,9 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
     assert results["evaluation_rule"] == "plain"
     assert np.isfinite(results["entropy"])
     assert ("bound" in results) == (name == "invariant_weights")
+    if name == "invariant_weights":  # its epochs are a line each
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        assert results["bound"] == pytest.approx(-json.loads(lines[-1])["loss"])
     followed = [key for key in results if key.startswith("arc_share_class ")]
     assert len(followed) == {"selective": 5, "half_turned": 10, "invariant_weights": 10}.get(
         name, 0

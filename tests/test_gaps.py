@@ -111,14 +111,17 @@ def test_a_run_holds_images_out_and_logs_the_gap(tmp_path: Path) -> None:
         controller__name="gap",
         controller__every_steps=1,
         controller__held_out=0.25,
-        train__epochs=2,
+        train__epochs=4,
+        evaluation__every_epochs=2,
     )
     results = train_and_evaluate(config, tmp_path / "run")
     assert results["train_images"] == config.data.train_size * 3 // 4
     assert math.isfinite(results["gap"])
     said = [row for row in headline(results) if row.name.startswith("Views are classified worse")]
     assert [row.target for row in said] == ["allowed 0.10 nats"]
-    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    *_, last = logged = [json.loads(line) for line in lines]
+    assert [line["epoch"] for line in logged if "test_accuracy" in line] == [2.0, 4.0]
     assert "gap" in last
     assert last["alpha"] != config.controller.value
 
