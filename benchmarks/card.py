@@ -1,6 +1,6 @@
 """One sitting at an accelerator: limits, laws, speed, and training with the rest of the time.
 
-    python -m benchmarks.card --minutes 9 --out DIR [--data PREPARED_SETS]
+    python -m benchmarks.card --minutes 9 --out DIR [--data PREPARED_SETS] [--config.FIELD=...]
     python -m benchmarks.card --minutes 9 --resume DIR     # what was cut goes on
     python -m benchmarks.card --requirements               # packages that a bare machine lacks
 
@@ -10,8 +10,9 @@ so that a cut loses one. What cannot run says why: benchmarks beside PyTorch whe
 the training where its set is. `benchmarks.page` reads the JSON files of a folder.
 
 Stages: limits (copy, product, every way of warping), laws (the fast tests, on the device, failures
-by name), warp, step, flow, predict (beside PyTorch), train (--config, by its own recipe in
-bfloat16; stopped as by Ctrl-C when the time is up, and resumed by --resume).
+by name), parts (where a step's time goes), warp, step, flow, predict (beside PyTorch), train
+(--config, by its own recipe in bfloat16 and with the fields given; stopped as by Ctrl-C when the
+time is up, and resumed by --resume), plain (the same without a density).
 """
 
 import argparse
@@ -30,7 +31,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import limits, timing
+from benchmarks import limits, parts, timing
 from experiments.report.tables import summary
 
 __all__ = ["STAGES", "Sitting", "Stage", "main", "page", "requirements"]
@@ -40,6 +41,7 @@ _LAWS = (
     "distributions", "transforms", "warps", "bijections", "couplings", "crops", "shifting",
     "objectives", "inference", "metrics", "certifying", "precision",
 )  # fmt: skip
+_CONFIG = "experiments/cifar10.py"
 _PROCESSES = 8  # of the laws: most of their time is compiling, on the host
 _GRACE = 20.0  # seconds to write a checkpoint in
 _LEAST = 2.0  # seconds; a stage that would have less is left for the next sitting
@@ -53,6 +55,7 @@ class Sitting:
         out: folder of what is found.
         data: folder of the prepared sets; empty: where they usually are.
         config: of the training.
+        fields: of it, as flags.
         quick: as little as possible, to see that it runs.
         backend, device: where JAX computes, and what that is called.
     """
@@ -60,6 +63,7 @@ class Sitting:
     out: Path
     data: str
     config: str
+    fields: tuple[str, ...]
     quick: bool
     backend: str
     device: str
@@ -76,6 +80,7 @@ class Stage:
         found: of a sitting and what was printed, what is kept; None if that wrote its own JSON.
         shown: of what is kept, Markdown.
         lacking: why it cannot run here; empty if it can.
+        trains: leaves a checkpoint when it is told to stop.
     """
 
     name: str
@@ -84,26 +89,32 @@ class Stage:
     found: Callable[[Sitting, str], dict[str, Any]] | None
     shown: Callable[[dict[str, Any]], str]
     lacking: Callable[[Sitting], str] = lambda _: ""
+    trains: bool = False
 
 
 def _module(name: str, *more: str) -> list[str]:
     return [sys.executable, "-m", name, *more]
 
 
-def _benchmark(name: str, share: float) -> Stage:
+def _beside_torch(name: str, share: float, *libraries: str) -> Stage:
     def command(sitting: Sitting) -> list[str]:
         quick = ["--quick"] if sitting.quick else ["--repeats=10"]
-        return _module(f"benchmarks.{name}", *quick, f"--out={sitting.out / name}.json")
+        out = f"--out={sitting.out / name}.json"
+        return _module(f"benchmarks.{name}", *quick, "--allocator=keep", out)
 
     def lacking(_: Sitting) -> str:
-        return "" if importlib.util.find_spec("torch") else "PyTorch is not installed"
+        missing = [each for each in ("torch", *libraries) if not importlib.util.find_spec(each)]
+        return f"not installed: {', '.join(missing)}" if missing else ""
 
     return Stage(name, share, command, None, lambda c: timing.table(c["rows"]), lacking)
 
 
-def _limits(sitting: Sitting) -> list[str]:
-    quick = ["--quick"] if sitting.quick else []
-    return _module("benchmarks.limits", *quick, f"--out={sitting.out}/limits.json")
+def _alone(name: str, share: float, shown: Callable[[dict[str, Any]], str]) -> Stage:
+    def command(sitting: Sitting) -> list[str]:
+        quick = ["--quick"] if sitting.quick else []
+        return _module(f"benchmarks.{name}", *quick, f"--out={sitting.out / name}.json")
+
+    return Stage(name, share, command, None, shown)
 
 
 def _laws(sitting: Sitting) -> list[str]:
@@ -130,33 +141,34 @@ def _laws_shown(content: dict[str, Any]) -> str:
     return "\n".join([f"{content['passed']} passed, {len(failed)} failed", *failed])
 
 
-def _train(sitting: Sitting) -> list[str]:
-    folder = [f"--config.data.dir={sitting.data}"] if sitting.data else []
-    return _module(
-        "experiments.run", f"--config={sitting.config}", "--config.classifier.dtype=bfloat16",
-        f"--workdir={sitting.out / 'train'}", *folder,
-    )  # fmt: skip
+def _training(name: str, *fields: str) -> Stage:
+    """A run in DIR/NAME, with whatever time there is."""
+
+    def command(sitting: Sitting) -> list[str]:
+        folder = [f"--config.data.dir={sitting.data}"] if sitting.data else []
+        return _module(
+            "experiments.run", f"--config={sitting.config}", "--config.classifier.dtype=bfloat16",
+            f"--workdir={sitting.out / name}", *folder, *sitting.fields, *fields,
+        )  # fmt: skip
+
+    def found(sitting: Sitting, said: str) -> dict[str, Any]:
+        metrics, results = (sitting.out / name / each for each in ("metrics.jsonl", "results.json"))
+        lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
+        return {
+            "config": " ".join((sitting.config, *sitting.fields, *fields)),
+            "last": json.loads(lines[-1]) if lines else {},
+            "results": json.loads(results.read_text(encoding="utf-8")) if results.is_file() else {},
+            "said": said.strip().splitlines()[-1:],
+        }
+
+    return Stage(name, 1.0, command, found, _trained, trains=True)
 
 
-def _trained(sitting: Sitting, said: str) -> dict[str, Any]:
-    place = sitting.out / "train"
-    metrics = place / "metrics.jsonl"
-    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
-    results = place / "results.json"
-    return {
-        "config": sitting.config,
-        "last": json.loads(lines[-1]) if lines else {},
-        "results": json.loads(results.read_text(encoding="utf-8")) if results.is_file() else {},
-        "said": said.strip().splitlines()[-1:],
-    }
-
-
-def _train_shown(content: dict[str, Any]) -> str:
+def _trained(content: dict[str, Any]) -> str:
     last, results = content["last"], content["results"]
     if results:
-        return f"{content['config']}, finished in {results['seconds']:.0f} s.\n\n" + summary(
-            results
-        )
+        times = f"first step after {results['seconds_to_first_step']:.0f} s, finished in "
+        return f"{content['config']}, {times}{results['seconds']:.0f} s.\n\n" + summary(results)
     if not last:
         return " ".join(content["said"])
     figures = ", ".join(f"{k} {v:.3g}" for k, v in last.items() if isinstance(v, int | float))
@@ -164,14 +176,16 @@ def _train_shown(content: dict[str, Any]) -> str:
 
 
 STAGES = (
-    Stage("limits", 0.08, _limits, None, limits.section),
+    _alone("limits", 0.08, limits.section),
     Stage("laws", 0.11, _laws, _laws_found, _laws_shown,
           lambda _: "" if importlib.util.find_spec("pytest") else "pytest is not installed"),
-    _benchmark("warp", 0.08),
-    _benchmark("step", 0.16),
-    _benchmark("flow", 0.08),
-    _benchmark("predict", 0.08),
-    Stage("train", 1.0, _train, _trained, _train_shown),
+    _alone("parts", 0.11, parts.section),
+    _beside_torch("warp", 0.08),
+    _beside_torch("step", 0.16),
+    _beside_torch("flow", 0.08, "normflows", "zuko", "flowjax"),
+    _beside_torch("predict", 0.08),
+    _training("train"),
+    _training("plain", "--config.distribution.name=identity"),
 )  # fmt: skip
 
 
@@ -188,10 +202,10 @@ def _run(stage: Stage, sitting: Sitting, seconds: float) -> dict[str, Any]:
     with log.open("w", encoding="utf-8") as written:
         child = subprocess.Popen(
             stage.command(sitting), cwd=ROOT, stdout=written, stderr=subprocess.STDOUT,
-            env=os.environ | where,
+            env=os.environ | timing.ALLOCATORS["keep"] | where,
         )  # fmt: skip
         try:
-            code = child.wait(max(seconds - _GRACE * (stage.name == "train"), 1.0))
+            code = child.wait(max(seconds - _GRACE * stage.trains, 1.0))
             end = "finished" if code == 0 else f"ended with {code}"
         except subprocess.TimeoutExpired:
             end = "cut"
@@ -240,10 +254,13 @@ def page(sitting: Sitting, ends: dict[str, dict[str, Any]]) -> str:
 
 
 def requirements() -> list[str]:
-    """Return the packages beyond JAX, Flax, Optax and Orbax that a sitting wants."""
+    """Return the packages beyond JAX, Flax, Optax, Orbax and PyTorch that a sitting wants."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    there = ("jax", "flax", "optax", "orbax-checkpoint")
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    there = ("jax", "flax", "optax", "orbax-checkpoint", "torch")
+    wanted = [*project["dependencies"]]
+    wanted += [
+        line for extra in ("test", "bench") for line in project["optional-dependencies"][extra]
+    ]
     return [line for line in wanted if re.split(r"[<>=;\[ ]", line)[0] not in there]
 
 
@@ -256,10 +273,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, help="folder of what is found, new or empty")
     parser.add_argument("--resume", type=Path, help="folder of a sitting that was cut")
     parser.add_argument("--data", default="", help="folder of the prepared sets")
-    parser.add_argument("--config", default="experiments/cifar10.py", help="of the training")
+    parser.add_argument("--config", default=_CONFIG, help="of the training")
     parser.add_argument("--quick", action="store_true", help="to see that it runs")
     parser.add_argument("--requirements", action="store_true", help="print packages, and end")
-    given = parser.parse_args(arguments)
+    given, fields = parser.parse_known_args(arguments)
+    strange = [each for each in fields if not re.match(r"--config\.\w.*=", each)]
+    if strange:
+        parser.error(f"{strange[0]} is unknown; of the training, write --config.FIELD=VALUE.")
     if given.requirements:
         print("\n".join(requirements()))
         return
@@ -272,7 +292,17 @@ def main(arguments: Sequence[str]) -> None:
     if given.resume and not record.is_file():
         parser.error(f"{out} holds no sitting; begin one with --out.")
     out.mkdir(parents=True, exist_ok=True)
-    sitting = Sitting(out, given.data, given.config, given.quick, *_device())
+    training = out / "training.json"  # goes on as it began
+    if given.resume:
+        began = json.loads(training.read_text(encoding="utf-8"))
+        if fields or given.config not in (_CONFIG, began["config"]):
+            parser.error(f"{out} trains {' '.join([began['config'], *began['fields']])}; it goes "
+                         "on without --config and its fields.")  # fmt: skip
+    else:
+        began = {"config": given.config, "fields": fields}
+        training.write_text(json.dumps(began, indent=2) + "\n", encoding="utf-8")
+    of_training = began["config"], tuple(began["fields"])
+    sitting = Sitting(out, given.data, *of_training, given.quick, *_device())
     ends: dict[str, dict[str, Any]] = json.loads(record.read_text()) if given.resume else {}
     started, total = time.monotonic(), 60.0 * given.minutes
     for stage in STAGES:

@@ -102,9 +102,9 @@ def _rows_of(name: str, layer: tuple[int, ...], repeats: int) -> list[timing.Row
 if __name__ == "__main__":
     timing.main(
         "convolution",
-        lambda repeats: [
+        lambda repeats: (
             r for name, layer in LAYERS.items() for r in _rows_of(name, layer, repeats)
-        ],
+        ),
         {"layers": LAYERS, "dtype": "float32"},
         sys.argv[1:],
         about="Convolutions of the training steps against PyTorch's.",

@@ -12,7 +12,7 @@ log-density, and that with the gradient of mean log-density + mean sample in eve
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -241,7 +241,7 @@ def _differences(ours: JaxFlows, theirs: TorchFlows, normal: np.ndarray) -> dict
     return differences
 
 
-def _rows(repeats: int) -> list[timing.Row]:
+def _rows(repeats: int) -> Iterator[timing.Row]:
     random = np.random.default_rng(0)
     orders = [order.tolist() for order in SquashedFlow(DIM, LAYERS, CAP, INNER).orders]
     ours = JaxFlows(random, orders)
@@ -251,24 +251,19 @@ def _rows(repeats: int) -> list[timing.Row]:
         differences = _differences(ours, theirs, normal)
 
     work = f"flow {IMAGES} x {SAMPLES}, {LAYERS} couplings:"
-    out = []
     for mode, label in (("forward", "sample + log-density"), ("gradient", "and gradient")):
         both = {name: ours.timed(name, mode) for name in (timing.OURS, WITHOUT, *JAX)}
         both |= {name: theirs.timed(name, mode) for name in TORCH}
         seconds = timing.measure({name: call for name, (call, _) in both.items()}, repeats=repeats)
         for name in (*TORCH, *JAX):
             pair = {side: seconds[side] for side in (timing.OURS, name)}
-            out.append(
-                timing.compare(pair)
-                | {
-                    "work": f"{work} {label}",
-                    "difference": differences[name],
-                    "compile_seconds": both[timing.OURS][1],
-                    "without_ms": statistics.median(seconds[WITHOUT]) * 1e3,
-                    "their_compile_seconds": both[name][1],
-                }
-            )
-    return out
+            yield timing.compare(pair) | {
+                "work": f"{work} {label}",
+                "difference": differences[name],
+                "compile_seconds": both[timing.OURS][1],
+                "without_ms": statistics.median(seconds[WITHOUT]) * 1e3,
+                "their_compile_seconds": both[name][1],
+            }
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ twice as fast without fewer operations. Ours takes fewer in pooled 3x3 convoluti
 import math
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -166,7 +166,7 @@ def _modules(config: Any) -> tuple[Any, Any]:
     )
 
 
-def _rows(repeats: int) -> list[timing.Row]:
+def _rows(repeats: int) -> Iterator[timing.Row]:
     config = mario_iggy.get_config("paper")
     transform = build.transform(config)
     classifier, distribution = _modules(config)
@@ -203,7 +203,6 @@ def _rows(repeats: int) -> list[timing.Row]:
     def sizes(samples: int) -> dict[str, int]:
         return {"": IMAGES * samples} | {f", {n} views at a time": n for n in VIEWS_AT_A_TIME}
 
-    rows = []
     for samples in SAMPLES:
         predict = make_predict(classifier, distribution, transform, num_samples=samples)
         with exact():
@@ -224,7 +223,7 @@ def _rows(repeats: int) -> list[timing.Row]:
         plain = make_predict(plain_classifier, plain_distribution, transform, num_samples=samples)
         operations, _ = cost.count(plain, variables, batch, key)
         work = f"predict {IMAGES} images x {samples} samples"
-        rows.append(_row(calls, work, operations, largest, repeats))
+        yield _row(calls, work, operations, largest, repeats)
 
     # Tolerance 0: no image stops, both sides make all steps.
     fields = {"num_samples": SHIFT_SAMPLES, "step_size": STEP_SIZE, "tolerance": 0.0}
@@ -245,7 +244,7 @@ def _rows(repeats: int) -> list[timing.Row]:
     plain = make_mean_shift(plain_distribution, transform, steps=STEPS, **fields)
     of_step, _ = cost.count(plain, variables["distribution"], batch, key)  # its loop, once
     work = f"mean-shift {IMAGES} images x {SHIFT_SAMPLES} samples, {STEPS} steps"
-    return [*rows, _row(calls, work, STEPS * of_step, largest, repeats)]
+    yield _row(calls, work, STEPS * of_step, largest, repeats)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ classifier in bfloat16. In the same rounds both libraries multiply two square ma
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -189,18 +189,19 @@ def _cifar10(copies: int, dtype: str = "float32") -> Any:
     return config
 
 
-def _rows(repeats: int) -> list[timing.Row]:
+def _rows(repeats: int) -> Iterator[timing.Row]:
     few, fewer = max(repeats // 4, 3), max(repeats // 8, 3)  # those take seconds
-    rows = [
-        *_rows_of("mario_iggy:paper", mario_iggy.get_config("paper"), (32, 32, 3), 2, repeats),
-        *_rows_of("mnist:cpu", mnist.get_config("cpu"), (28, 28, 1), 10, repeats),
-        *_rows_of("cifar10:cpu", _cifar10(5), (32, 32, 3), 10, few),
+    cases = [
+        ("mario_iggy:paper", mario_iggy.get_config("paper"), (32, 32, 3), 2, repeats),
+        ("mnist:cpu", mnist.get_config("cpu"), (28, 28, 1), 10, repeats),
+        ("cifar10:cpu", _cifar10(5), (32, 32, 3), 10, few),
     ]
     if repeats > timing.QUICK:  # those take minutes
-        rows += _rows_of("cifar10:cpu", _cifar10(20), (32, 32, 3), 10, fewer)
+        cases.append(("cifar10:cpu", _cifar10(20), (32, 32, 3), 10, fewer))
     if DEVICE.type == "cuda":  # on a CPU slower than float32
-        rows += _rows_of("cifar10:cpu", _cifar10(20, "bfloat16"), (32, 32, 3), 10, fewer)
-    return rows
+        cases.append(("cifar10:cpu", _cifar10(20, "bfloat16"), (32, 32, 3), 10, fewer))
+    for case in cases:
+        yield from _rows_of(*case)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def main(
     name: str,
-    make_rows: Callable[[int], list[Row]],
+    make_rows: Callable[[int], Iterable[Row]],
     settings: Mapping[str, Any],
     arguments: Sequence[str],
     *,
@@ -160,7 +160,8 @@ def main(
 
     Args:
         name: of the module, and of results/NAME.json.
-        make_rows: number of repeats -> rows: `compare`, with "work" and "difference" beside.
+        make_rows: number of repeats -> rows: `compare`, with "work" and "difference" beside. The
+            JSON is written after every row: what is cut keeps those it has.
         settings: what is computed: sizes and configuration, for the JSON.
         arguments: of the command line.
         about: what --help says.
@@ -188,20 +189,26 @@ def main(
         )
 
     wanted = list(ALLOCATORS) if given.allocator == "both" else [given.allocator]
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    content: dict[str, Any] = {"rows": []}
     if len(wanted) > 1 or any(os.environ.get(k) != v for k, v in ALLOCATORS[wanted[0]].items()):
         content = _in_fresh_processes(name, wanted, repeats)
+        _write(given.out, content)
     else:
-        rows = [row | {"allocator": wanted[0]} for row in make_rows(repeats)]
-        content = {
+        about_it = {
             "benchmark": name,
-            "rows": rows,
             "settings": {**settings, "repeats": repeats},
             "environment": _environment(packages),
         }
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        for row in make_rows(repeats):
+            content = about_it | {"rows": [*content["rows"], row | {"allocator": wanted[0]}]}
+            _write(given.out, content)
     print(table(content["rows"]))
     print(f"ratio: time of theirs / time of ours, more is better; written: {given.out}")
+
+
+def _write(out: Path, content: Mapping[str, Any]) -> None:
+    out.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _reached(backend: str) -> bool:

@@ -13,7 +13,7 @@ pictures: the bytes that a warp must read and write at least.
 import functools
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -90,7 +90,7 @@ def _rows(
     guide: np.ndarray,
     torch_guide: np.ndarray,
     repeats: int,
-) -> list[timing.Row]:
+) -> Iterator[timing.Row]:
     """Time values, and values with d/dguide, of one warp at one size."""
     images, pull = _pictures(size), np.random.default_rng(0).normal(size=size).astype(np.float32)
     ours_in = jax.device_put((images, guide, pull))
@@ -143,7 +143,6 @@ def _rows(
         slope = slope[:, :2]
     slopes = timing.difference(slope, torch_slope, 1e-4, f"{kind} {size}, d/dtheta")
     label = f"{kind} {'x'.join(map(str, size))}"
-    rows = []
     for call, work, d in (
         (calls[0], f"{label} forward", values),
         (calls[1], f"{label} forward + d/dtheta", slopes),
@@ -154,25 +153,22 @@ def _rows(
             for name in ("flat", "taps", "products", "copy")
             if name in seconds
         }
-        row = timing.compare(seconds) | {"work": work, "difference": d}
-        rows.append(row | beside)
-    return rows
+        yield timing.compare(seconds) | {"work": work, "difference": d} | beside
 
 
-def _all_rows(repeats: int) -> list[timing.Row]:
-    rows = []
+def _all_rows(repeats: int) -> Iterator[timing.Row]:
     transform = Affine("rotation_translation", half_range=(0.5, 0.5, 180.0))
     for size in SIZES:
         random = np.random.default_rng(1)
         theta = random.uniform(-1.0, 1.0, (size[0], 3)).astype(np.float32)
         matrices = np.array(transform.matrix(jnp.asarray(theta)))
-        rows += _rows(
+        yield from _rows(
             "affine", size, warps.warp, _torch_warp, matrices, matrices[:, :2].copy(), repeats
         )
         centre = random.uniform(-0.4, 0.4, (size[0], 2))
         boxes = np.concatenate([centre, random.uniform(0.2, 1.0, (size[0], 2))], axis=-1)
         boxes = boxes.astype(np.float32)
-        rows += _rows(
+        yield from _rows(
             "crop",
             size,
             warps.crop,
@@ -181,7 +177,6 @@ def _all_rows(repeats: int) -> list[timing.Row]:
             boxes,
             repeats,
         )
-    return rows
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_here")
-def test_a_cut_loses_one_stage_and_goes_on(tmp_path: Path, monkeypatch) -> None:
+def test_a_cut_loses_one_stage_and_goes_on(tmp_path: Path, monkeypatch, capsys) -> None:
     out = tmp_path / "card"
     card.main(["--minutes=1", f"--out={out}"])
     page = (out / "card.md").read_text()
@@ -55,6 +55,9 @@ def test_a_cut_loses_one_stage_and_goes_on(tmp_path: Path, monkeypatch) -> None:
     )
     card.main(["--minutes=1", f"--resume={out}"])
     assert ran == ["cut", "fails", "absent"]
+    with pytest.raises(SystemExit):
+        card.main([f"--resume={out}", "--config.seed=1"])
+    assert "trains experiments/cifar10.py; it goes on without" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,7 @@ def test_a_cut_loses_one_stage_and_goes_on(tmp_path: Path, monkeypatch) -> None:
         ([], "give --out DIR for a new sitting, or --resume DIR"),
         (["--out=HERE"], "is not empty; give a new folder, or --resume it"),
         (["--resume=HERE"], "holds no sitting; begin one with --out"),
+        (["--seconds=3"], "--seconds=3 is unknown; of the training, write --config.FIELD=VALUE."),
     ],
 )
 def test_refusals(arguments: list[str], text: str, tmp_path: Path, capsys) -> None:
@@ -96,18 +100,20 @@ def test_one_command_runs_every_stage(tmp_path: Path) -> None:
     out = tmp_path / "card"
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.card", "--quick", "--minutes=9", f"--out={out}",
-         "--config=experiments/mario_iggy.py:smoke"],
+         "--config=experiments/mario_iggy.py:smoke", "--config.seed=1"],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     ends = json.loads((out / "ends.json").read_text())
     assert list(ends) == [stage.name for stage in card.STAGES]
-    for name in ("limits", "laws", "train"):
+    for name in ("limits", "laws", "parts", "train", "plain"):
         assert ends[name]["end"] == "finished", (out / f"{name}.log").read_text()
     assert json.loads((out / "laws.json").read_text())["failed"] == []
     page = (out / "card.md").read_text()
     assert "a product, bfloat16" in page
+    assert "| mario_iggy:paper, 8 x " in page
     assert "Learned half-range of the rotations" in page
+    assert "identity, first step after " in page
 
 
 def test_shares_are_of_the_copys_rate() -> None:

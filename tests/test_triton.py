@@ -1,6 +1,9 @@
 """The kernels for CUDA: computed step by step they are XLA's numbers, and they lower from a CPU."""
 
+import math
+import re
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +11,9 @@ import numpy as np
 import pytest
 from warp_cases import GOLDEN
 
+from benchmarks.random_pictures import random_pictures
+from experiments import cifar10
+from experiments.setup.assembly import assemble
 from flowjax_inv import warps
 from flowjax_inv.native import triton
 from flowjax_inv.native import warps as native
@@ -66,15 +72,45 @@ def _lowered(call, *arguments) -> str:
     return jax.jit(call).trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
 
 
+def _moved(program: str) -> list[int]:
+    """Bytes that each of our kernels reads and writes."""
+    kernels = [line for line in program.splitlines() if "xla.gpu.triton" in line]
+    shapes = [re.findall(r"tensor<([\dx]+)xf32>", line.rpartition(" : ")[2]) for line in kernels]
+    return [sum(4 * math.prod(map(int, shape.split("x"))) for shape in each) for each in shapes]
+
+
 def test_a_warp_for_cuda_is_one_kernel_and_its_derivative_one_more(monkeypatch) -> None:
     monkeypatch.setattr(native.jax, "default_backend", lambda: "gpu")
     images = jnp.asarray(GOLDEN["images"], jnp.float32)
     matrices = jnp.broadcast_to(jnp.eye(3), (len(images), 3, 3))
     warp = partial(warps.warp, method="native")
     values = _lowered(warp, images, matrices)
-    assert values.count("xla.gpu.triton") == 1
     assert "stablehlo.gather" not in values
+    size, maps = images.size, 6 * len(images)
+    # What memory sees: pictures and maps read, views written; then those, their pulls, six sums.
+    assert _moved(values) == [4 * (size + maps + size)]
     derivative = jax.value_and_grad(lambda m, i: jnp.sum(warp(i, m) ** 2))
     both = _lowered(derivative, matrices, images)
-    assert both.count("xla.gpu.triton") == 2
     assert "stablehlo.gather" not in both
+    assert sorted(_moved(both)) == sorted(
+        [4 * (size + maps + size), 4 * (size + maps + size + maps)]
+    )
+
+
+@pytest.mark.slow
+def test_a_train_step_for_cuda_is_two_kernels_for_the_warp_and_two_loops_for_the_flow(
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    config = cifar10.get_config("smoke")
+    config.transform.warp = "native"
+    config.classifier.conv = config.embedding.conv = "lax"
+    parts = assemble(config, random_pictures(64, (32, 32, 3), 10))
+    state, step = jax.eval_shape(parts.init_state), parts.make_step(resident=True)
+    images, labels = parts.data.train.images, parts.data.train.labels
+    traced: Any = step.trace(state, images, labels, np.arange(16))
+    program = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert len(_moved(program)) == 2
+    assert program.count("stablehlo.while") == 2  # the couplings, there and back
+    others = program.replace("custom_call @__gpu$xla.gpu.triton", "")
+    assert "custom_call @" not in others  # nothing of a CPU's library
