@@ -24,6 +24,7 @@ from experiments.report.image_tables import (
     replace_between_markers,
     turned_table,
 )
+from experiments.report.moved import moved_table
 from experiments.report.reading import read_object
 from experiments.report.sprite_tables import (
     discovery_table,
@@ -48,6 +49,7 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {
         "few_labels": few_labels_table,
         "half_turned": half_turned_table,
         "evidence": evidence_table,
+        "moved": moved_table,
         "images": images_table,
         "turned": turned_table,
         "aligned": aligned_table,

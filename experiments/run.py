@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from absl import app, flags, logging
 from ml_collections import config_flags
 
@@ -147,7 +148,7 @@ def _train(
         burn_in_fn, step_fn = (
             parts.make_step(burn_in=burn_in, resident=feed.resident) for burn_in in (True, False)
         )
-        alpha_step = parts.make_alpha_step()
+        follow_up = parts.make_follow_up()
         take_totals = jax.jit(training.take_totals, donate_argnums=0)
         if checkpoints.latest_step() is not None:
             state = checkpoints.restore(state)
@@ -169,7 +170,7 @@ def _train(
                     first_step_seconds = time.perf_counter() - started
                     log.progress.restart_clock(done + 1)
                 at = done + 1
-                state = alpha_step(at, state)
+                state = follow_up(at, state)
                 epoch_ends = at % parts.epoch_steps == 0
                 if at % train.log_every == 0 or epoch_ends:
                     totals, state = take_totals(state)
@@ -191,6 +192,9 @@ def _train(
         facts |= {"ruin": found, "ruin_since_epoch": since}
     if parts.held_out is not None:
         facts["gap_allowed"] = parts.config.controller.gap
+    if parts.learner is not None:
+        facts["evidence"] = float(state.laplace.evidence)
+        facts["prior_precision"] = float(jnp.exp(state.laplace.log_precision))
     if parts.evidence:
         facts["bound"] = -log.mean_of_last_epoch("loss")
     return state, facts

@@ -18,6 +18,7 @@ from experiments.setup.fields import flatten
 from flowjax_inv.data.recipes import GENERATED
 from flowjax_inv.data.sets import Split
 from flowjax_inv.data.sprites import mario_iggy as make_set
+from flowjax_inv.training.evidence import Laplace
 from flowjax_inv.training.objectives import Objective
 
 ROOT = Path(__file__).parents[1]
@@ -45,6 +46,7 @@ def test_every_field_is_read() -> None:
         "distribution": build.DISTRIBUTIONS.values(),
         "controller": build.CONTROLLERS.values(),
         "objective": [Objective],
+        "laplace": [Laplace],
     }
     read = _read_in_sources()
     for name, _ in flatten(defaults.FIELDS):
@@ -67,6 +69,7 @@ def test_every_field_of_a_class_can_be_set() -> None:
         ("distribution", build.DISTRIBUTIONS.values()),
         ("controller", build.CONTROLLERS.values()),
         ("objective", [Objective]),
+        ("laplace", [Laplace]),
     ):
         for cls in classes:
             declared = {field.name for field in dataclasses.fields(cls)}
@@ -78,6 +81,7 @@ def test_defaults_agree_with_the_classes() -> None:
     for section, cls in (
         ("distribution", build.DISTRIBUTIONS["flow"]),
         ("controller", build.CONTROLLERS["band"]),
+        ("laplace", Laplace),
     ):
         own = {f.name: f.default for f in dataclasses.fields(cls)}
         for name, field in defaults.FIELDS[section].items():

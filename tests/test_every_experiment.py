@@ -77,6 +77,7 @@ SETS = {  # experiment: side, channels, classes, images per class
     "half_turned": (28, 1, 10, 20),
     "few_labels": (28, 1, 10, 20),
     "invariant_weights": (28, 1, 10, 20),
+    "lila": (28, 1, 10, 20),
     "rot_mnist": (28, 1, 10, 20),
     "olivetti": (64, 1, 40, 8),
     "tinyin": (64, 3, 200, 20),
@@ -113,13 +114,17 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
     assert results["evaluation_rule"] == "plain"
     assert np.isfinite(results["entropy"])
     assert ("bound" in results) == (name == "invariant_weights")
+    assert ("evidence" in results) == (name == "lila")
     if name == "invariant_weights":  # its epochs are a line each
         lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
         assert results["bound"] == pytest.approx(-json.loads(lines[-1])["loss"])
     followed = [key for key in results if key.startswith("arc_share_class ")]
-    assert len(followed) == {"selective": 5, "half_turned": 10, "invariant_weights": 10}.get(
-        name, 0
-    )
+    assert len(followed) == {
+        "selective": 5,
+        "half_turned": 10,
+        "invariant_weights": 10,
+        "lila": 10,
+    }.get(name, 0)
     assert "noise" in (tmp_path / name / "report.html").read_text()
 
 

@@ -106,9 +106,10 @@ def test_a_train_step_for_cuda_is_two_kernels_for_the_warp_and_two_loops_for_the
     config.transform.warp = "native"
     config.classifier.conv = config.embedding.conv = "lax"
     parts = assemble(config, random_pictures(64, (32, 32, 3), 10))
-    state, step = jax.eval_shape(parts.init_state), parts.make_step(resident=True)
+    step: Any = parts.make_step(resident=True)
+    state = jax.eval_shape(parts.init_state)
     images, labels = parts.data.train.images, parts.data.train.labels
-    traced: Any = step.trace(state, images, labels, np.arange(16))
+    traced = step.trace(state, images, labels, np.arange(16))
     program = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert len(_moved(program)) == 2
     assert program.count("stablehlo.while") == 2  # the couplings, there and back

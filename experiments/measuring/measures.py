@@ -40,6 +40,8 @@ class Measures:
         found = self._arcs(_variables(state, "distribution")) if self._arcs else {}
         if self.parts.held_out is not None:  # copied: the next step takes the state's buffers
             found = {"gap": jnp.copy(state.controller.gap), **found}
+        if self.parts.learner is not None:
+            found = {"evidence": jnp.copy(state.laplace.evidence), **found}
         if not self.parts.data.labelled:
             return found
         score = self._score(_variables(state, "classifier"))

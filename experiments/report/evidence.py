@@ -6,6 +6,7 @@ from typing import Any
 
 from experiments.report.formats import MISSING, markdown_line, spread
 from experiments.report.kept import Kept, read_kept
+from experiments.report.moved import of_moved
 from experiments.report.tables import method_name
 
 __all__ = ["evidence_table", "of_evidence"]
@@ -18,7 +19,8 @@ _HEADS = (
 
 def of_evidence(runs: Kept) -> bool:
     """Say whether the classifier of runs has a posterior, or is the control that could have one."""
-    return (runs.configs[0].get("classifier") or {}).get("name") == "shallow"
+    shallow = (runs.configs[0].get("classifier") or {}).get("name") == "shallow"
+    return shallow and not of_moved(runs)
 
 
 def evidence_table(root: Path) -> str:

@@ -20,6 +20,7 @@ from experiments.report.formats import (
 )
 from experiments.report.half_turned import turned_classes
 from experiments.report.kept import read_by_name, read_kept
+from experiments.report.moved import of_moved
 from experiments.report.papers import paper_figure
 from experiments.report.reading import flat
 from experiments.report.tables import has_density, method_name, ruined
@@ -69,6 +70,7 @@ def images_table(root: Path) -> str:
         and not turned_classes(runs)
         and not of_few_labels(runs)
         and not of_evidence(runs)
+        and not of_moved(runs)
     ]
     known = {key for runs in kept for seed in runs.results for key in seed}
     turned = "half_range_rotation" in known

@@ -129,6 +129,10 @@ def headline(results: Mapping[str, Any]) -> list[Row]:
     if gap is not None and allowed is not None and has_density(results):
         name = "Views are classified worse than images held out, by"
         rows.append(Row(name, as_nats(gap), f"allowed {as_nats(allowed)}"))
+    evidence, precision = number(results, "evidence"), number(results, "prior_precision")
+    if evidence is not None and precision is not None:
+        name = "Evidence by Laplace's approximation, per image"
+        rows.append(Row(name, f"{fixed(evidence, 3)} nats", f"prior precision {precision:.3g}"))
     bound = number(results, "bound")
     if bound is not None:
         rows.append(Row("Bound on the marginal likelihood, per image", f"{fixed(bound, 3)} nats"))

@@ -42,6 +42,7 @@ class Assembly:
         objective: how the loss is put together.
         optimizer: over the parameters of both modules.
         controller: of alpha.
+        learner: by which the evidence teaches the density; None where the loss does.
         epoch_steps, burn_in_steps, total_steps: of one epoch, of burn-in, of all epochs.
     """
 
@@ -58,6 +59,7 @@ class Assembly:
     objective: Objective
     optimizer: optax.GradientTransformation
     controller: training.Controller
+    learner: training.Laplace | None
     epoch_steps: int
     burn_in_steps: int
     total_steps: int
@@ -79,6 +81,7 @@ class Assembly:
             self.data.train.images[: self.config.train.batch_size],
             key=jax.random.key(self.config.seed),
             objective=self.objective,
+            learner=self.learner,
         )
         return self.place.replicate(state)
 
@@ -113,12 +116,14 @@ class Assembly:
             resident=resident,
         )
 
-    def make_alpha_step(self) -> Callable[[int, training.TrainState], training.TrainState]:
-        """Return what moves alpha after so many steps: (steps, state) -> state, state donated.
+    def make_follow_up(self) -> Callable[[int, training.TrainState], training.TrainState]:
+        """Return what follows so many steps: (steps, state) -> state, state donated.
 
-        Where the controller watches nothing that is held out, or there is no density, the state
-        is given back as it is.
+        It moves alpha where the controller watches images that are held out, the density where the
+        evidence teaches it; else the state is given back as it is.
         """
+        if self.learner is not None:
+            return self._by_evidence(self.learner)
         if self.held_out is None or not self.distribution.has_density:
             return lambda _, state: state
         measure = training.make_alpha_step(
@@ -140,6 +145,31 @@ class Assembly:
                 steps, size=size, batch_size=config.train.batch_size, seed=config.seed
             )
             return measure(state, *images, indices)
+
+        return after
+
+    def _by_evidence(
+        self, learner: training.Laplace
+    ) -> Callable[[int, training.TrainState], training.TrainState]:
+        section, number = self.config.laplace, len(self.data.train)
+        learn = training.make_evidence_step(
+            self.classifier,
+            self.distribution,
+            self.transform,
+            learner,
+            self.objective,
+            normalization=self.normalization,
+            placement=self.place,
+        )
+        images = self.place.replicate((self.data.train.images, self.targets))
+
+        def after(steps: int, state: training.TrainState) -> training.TrainState:
+            late = steps > self.burn_in_steps
+            if not late or steps % (section.every_epochs * self.epoch_steps):
+                return state
+            seen = min(section.images or number, number)
+            indices = drawn_indices(steps, size=number, batch_size=seen, seed=self.config.seed)
+            return learn(state, *images, indices)
 
         return after
 
@@ -194,6 +224,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
         objective=build.objective(config, distribution, transform, images=len(data.train)),
         optimizer=optimizers.from_config(config, total_steps=total, steps_per_epoch=per_epoch),
         controller=build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch),
+        learner=build.learner(config, epochs=(total - burn_in) // per_epoch),
         epoch_steps=per_epoch,
         burn_in_steps=burn_in,
         total_steps=total,

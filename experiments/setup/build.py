@@ -42,6 +42,7 @@ __all__ = [
     "distribution",
     "feed",
     "held_out",
+    "learner",
     "left_out",
     "network",
     "normalization",
@@ -292,6 +293,14 @@ def objective(
     made = Objective(**fields)
     training.check_objective(chosen, moved, made)
     return made
+
+
+def learner(config: Config, *, epochs: int) -> training.Laplace | None:
+    """Return how the evidence teaches in so many epochs after burn-in; None where it does not."""
+    if config.objective.judge != "evidence":
+        return None
+    fields = _fields(training.Laplace, config, "laplace")
+    return training.Laplace(**fields | {"steps": max(epochs // config.laplace.every_epochs, 1)})
 
 
 def data_set(config: Config) -> DataSet:

@@ -224,6 +224,11 @@ FIELDS: dict[str, Any] = {
             "cross_entropy", "of labels, or of values", choices=("cross_entropy", "squared_error")
         ),
         "label_smoothing": Field(0.0, "share of a label spread over all classes", low=0, high=0.9),
+        "judge": Field(
+            "loss",
+            "what the density learns by; evidence: the marginal likelihood, by Laplace",
+            choices=("loss", "evidence"),
+        ),
         "freeze_classifier": Field(value=False, about="after burn-in the density alone learns"),
         "reject_distorted": Field(
             "no",
@@ -280,6 +285,14 @@ FIELDS: dict[str, Any] = {
         "factor": Field(1.2, "of patient_band: on alpha, once per epoch", above=1),
         "tolerance": Field(0.005, "of patient_band: nats per epoch that count as coming back"),
         "most_factors": Field(50, "of patient_band: how far alpha may move", low=1),
+    },
+    "laplace": {
+        "rate": Field(0.05, "of judge=evidence: Adam's, of the density; falls to a tenth", above=0),
+        "every_epochs": Field(1, "epochs between steps of the density", low=1),
+        "images": Field(0, "of the train split that such a step sees; 0: all", low=0),
+        "precision": Field(1.0, "first delta of the prior N(0, I / delta) of the weights", above=0),
+        "precision_rate": Field(0.05, "of log delta", low=0),
+        "precision_steps": Field(4, "of log delta, after each of the density", low=0),
     },
     "optimizer": {"classifier": _optimizer(), "distribution": _optimizer()},
     "train": {

@@ -20,7 +20,7 @@ from flowjax_inv.training.placement import Placement
 from flowjax_inv.training.state import Controller, Params, Stream, TrainState
 from flowjax_inv.transforms import Transform, wrap
 
-__all__ = ["EDGE", "StepLoss", "edge_share", "row_keys"]
+__all__ = ["EDGE", "StepLoss", "copy_keys", "edge_share", "row_keys"]
 
 EDGE = 1e-3  # a coordinate this near to the edge of the box counts as saturated
 _LEAST_LOG_PROB = -20.0  # nats, of a sample that the equivariance term finds outside a density
@@ -56,6 +56,13 @@ def row_keys(state: TrainState, stream: int, batch: int, place: Placement) -> ja
     return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
 
 
+def copy_keys(keys: jax.Array, copies: int) -> jax.Array:
+    """Return one key per copy and image, (copies, N): how many copies there are changes none."""
+    return jax.vmap(lambda copy: jax.vmap(lambda key: jax.random.fold_in(key, copy))(keys))(
+        jnp.arange(copies)
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class StepLoss:
     """The loss of one step, its metrics and the batch statistics it leaves.
@@ -87,6 +94,11 @@ class StepLoss:
         """Whether the classifier stays as it is, in evaluation mode."""
         objective = self.objective
         return (objective.freeze_classifier or objective.pose_likelihood) and not self.burn_in
+
+    @property
+    def rests(self) -> bool:
+        """Whether the density stays as it is: in burn-in, and where the evidence teaches it."""
+        return self.burn_in or self.objective.judge == "evidence"
 
     def __call__(
         self, params: Params, state: TrainState, images: jax.Array, labels: jax.Array
@@ -125,7 +137,7 @@ class StepLoss:
         if reject:
             right = jnp.concatenate([labels, jnp.full_like(labels, logits.shape[-1] - 1)])
         cost = jnp.mean(self.objective.cost(logits[None], right, "losses"))
-        loss = cost + self._divergence(params)
+        loss = cost + self._divergence(params, state)
         metrics = self._metrics(
             loss=loss,
             cost=cost,
@@ -175,6 +187,8 @@ class StepLoss:
         """The paper's: views by samples of the density, with alpha times its regularizer."""
         if self.frozen:
             params = {**params, "classifier": jax.lax.stop_gradient(params["classifier"])}
+        if self.rests:
+            params = {**params, "distribution": jax.lax.stop_gradient(params["distribution"])}
         objective, distribution, place = self.objective, self.distribution, self.place
         batch, stats = images.shape[0], state.batch_stats
         alpha = self.controller.alpha(state.controller)
@@ -196,7 +210,7 @@ class StepLoss:
         if len(original):
             cost_original = jnp.mean(objective.cost(original, labels, "losses"))
         loss = cost + cost_original + alpha * distribution.regularizer(density, log_prob)
-        loss = loss + self._divergence(params)
+        loss = loss + self._divergence(params, state)
         if reject:
             last = jnp.full_like(labels, logits.shape[-1] - 1)
             loss = loss + jnp.mean(objective.cost(distorted, last, "losses"))
@@ -252,12 +266,18 @@ class StepLoss:
         output, changed = result
         return output, changed.get("batch_stats", stats)
 
-    def _divergence(self, params: Params) -> jax.Array:
-        """Return KL / N of a classifier whose weights have a prior, nats per image; else 0."""
+    def _divergence(self, params: Params, state: TrainState) -> jax.Array:
+        """Return what a prior of the classifier's weights costs, nats per image; 0 without one.
+
+        KL / N of a posterior; of weights that are points -log p / N, but for a constant.
+        """
         divergence = getattr(self.classifier, "divergence", None)
-        if divergence is None:
+        if divergence is not None:
+            return divergence(params["classifier"]) / self.objective.images
+        if self.objective.judge == "loss":
             return jnp.zeros(())
-        return divergence(params["classifier"]) / self.objective.images
+        squares = sum(jnp.sum(w**2) for w in jax.tree.leaves(params["classifier"]))
+        return jnp.exp(state.laplace.log_precision) * squares / (2 * self.objective.images)
 
     def _warp(self, images: jax.Array, theta: jax.Array) -> jax.Array:
         with jax.named_scope("warp"):
@@ -270,14 +290,9 @@ class StepLoss:
 
     def _draw(self, density: Any, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return theta (n, N, d) and log g (n, N)."""
-
-        def of_copy(copy: jax.Array) -> jax.Array:
-            return jax.vmap(lambda key: jax.random.fold_in(key, copy))(keys)
-
         copies = self.objective.copies
         with jax.named_scope("density"):
-            # One key per sample and image: how many copies there are changes none of them.
-            each = jax.vmap(of_copy)(jnp.arange(copies))
+            each = copy_keys(keys, copies)
             if self.distribution.pathwise_entropy:
                 theta = density.sample(seed=each, sample_shape=(copies,))
                 return theta, log_prob_along_samples(density, theta)

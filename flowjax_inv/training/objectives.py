@@ -26,6 +26,7 @@ Average = Literal["losses", "logits", "probs"]
 AVERAGES: tuple[Average, ...] = ("losses", "logits", "probs")
 Loss = Literal["cross_entropy", "squared_error"]
 Reject = Literal["no", "burn_in", "always"]
+Judge = Literal["loss", "evidence"]
 
 
 def view_cross_entropy(
@@ -143,6 +144,10 @@ class Objective:
     Attributes:
         loss: L, the cross-entropy of labels or the squared error of angles in degrees (regression).
         label_smoothing: of the cross-entropy, see `view_cross_entropy`.
+        judge: what the density learns by. "evidence": not by this loss, but by the marginal
+            likelihood, between the steps (`evidence.make_evidence_step`); the classifier's weights
+            then have a normal prior, -log p(w) / images is in the loss, and views are averaged as
+            "logits", without the originals.
         freeze_classifier: after burn-in the classifier stays as it is, in evaluation mode: the
             density alone learns, and only views are classified.
         reject_distorted: every image is seen once more, by a theta drawn evenly from the box, as
@@ -176,11 +181,12 @@ class Objective:
 
     Raises:
         ValueError: if the loss is neither, chunks do not divide the copies, or a pose likelihood
-            has other terms.
+            or the evidence has other terms.
     """
 
     loss: Loss = "cross_entropy"
     label_smoothing: float = 0.0
+    judge: Judge = "loss"
     freeze_classifier: bool = False
     reject_distorted: Reject = "no"
     copies: int = 1
@@ -198,6 +204,7 @@ class Objective:
         """Refuse an unknown loss, and chunks that leave a rest: every size compiles again."""
         check_name("loss", self.loss, get_args(Loss))
         check_name("reject_distorted", self.reject_distorted, get_args(Reject))
+        check_name("judge", self.judge, get_args(Judge))
         if self.copies_per_chunk and self.copies % self.copies_per_chunk:
             raise ValueError(
                 f"copies_per_chunk is {self.copies_per_chunk} of {self.copies} copies; take a "
@@ -207,6 +214,14 @@ class Objective:
             raise ValueError(
                 f"equivariance is {self.equivariance} with pose_likelihood=True, which asks for it "
                 "by itself; set it to 0."
+            )
+
+        if self.judge == "evidence" and dataclasses.replace(
+            self, judge="loss", copies=1, images=0
+        ) != Objective(average="logits", include_original=False):
+            raise ValueError(
+                'judge is "evidence", which is that of the mean of the views\' logits; take '
+                'average="logits", include_original=False, and no other term.'
             )
 
     def check_chunks(self, classifier: nn.Module, batch_stats: Any) -> None:

@@ -23,7 +23,7 @@ class Stream:
     """Streams of the run's key: fold_in with one of these; in training then with the step."""
 
     INIT, COPIES, MIRROR, DROPOUT, TURNS = 0, 1, 4, 5, 8  # training
-    DISTORTED, GAP, POSTERIOR = 10, 11, 12
+    DISTORTED, GAP, POSTERIOR, EVIDENCE = 10, 11, 12, 13
     PREDICT, DENSITY, ARCS, STRAIGHTEN, ROBUSTNESS = 2, 3, 6, 7, 9  # measuring what was trained
 
 
@@ -37,6 +37,12 @@ class Controller(Protocol):
     def update(self, state: Any, value: jax.Array, /) -> Any: ...  # noqa: D102
 
 
+class Learner(Protocol):
+    """What the evidence teaches by: see `evidence.Laplace`."""
+
+    def init(self, params: Any) -> Any: ...  # noqa: D102
+
+
 class TrainState(flax.struct.PyTreeNode):
     """Everything a run is at one step; a pytree that a checkpoint stores whole.
 
@@ -48,6 +54,7 @@ class TrainState(flax.struct.PyTreeNode):
         opt_state: of the optimizer over `params`.
         controller: of alpha.
         totals: sums of the metrics of the steps since they were last taken, and their count.
+        laplace: of what learns by the evidence, see `evidence.Laplace`; () where nothing does.
     """
 
     step: jax.Array
@@ -57,6 +64,7 @@ class TrainState(flax.struct.PyTreeNode):
     opt_state: optax.OptState
     controller: Any
     totals: dict[str, jax.Array]
+    laplace: Any = ()
 
     def stream_key(self, stream: int) -> jax.Array:
         """Return the key of one of the streams at this step."""
@@ -72,6 +80,7 @@ def init_state(
     *,
     key: jax.Array,
     objective: Objective = Objective(),  # noqa: B008  # frozen
+    learner: Learner | None = None,
 ) -> TrainState:
     """Return the state before the first step.
 
@@ -82,6 +91,7 @@ def init_state(
         images: (N, H, W, C), any batch: only its shape matters.
         key: typed PRNG key of the run.
         objective: of the steps to come: what they add up.
+        learner: of a density that the evidence teaches.
 
     Raises:
         ValueError: if they would take batch statistics of chunks, see `Objective.check_chunks`; or
@@ -102,6 +112,7 @@ def init_state(
             "batch_stats": {n: value.get("batch_stats", {}) for n, value in variables.items()},
             "opt_state": optimizer.init(params),
             "controller": controller.init(),
+            "laplace": learner.init(params["distribution"]) if learner else (),
             "totals": {name: jnp.zeros((), jnp.float32) for name in objective.logged},
         }
 

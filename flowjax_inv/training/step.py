@@ -64,7 +64,8 @@ def make_step(
             images; when first called, if there are chunks and batch norm.
     """
     check_objective(distribution, transform, objective)
-    if hasattr(classifier, "divergence") and not objective.images:
+    has_prior = hasattr(classifier, "divergence") or objective.judge == "evidence"
+    if has_prior and not objective.images:
         raise ValueError(
             f"{type(classifier).__name__} has a prior on its weights, and the objective does not "
             "say for how many images; give Objective(images=N)."
@@ -99,7 +100,7 @@ def make_step(
             params: Any = optax.apply_updates(state.params, updates)
         if loss.frozen:  # momentum and weight decay would move it still
             params = {**params, "classifier": state.params["classifier"]}
-        if burn_in:
+        if loss.rests:
             params = {**params, "distribution": state.params["distribution"]}
         follows = not burn_in and distribution.has_density and controller.watches == "entropy"
         return state.replace(
