@@ -7,8 +7,10 @@ where GRID is "data.train_size=312,1250,5000;seed=0,1,2".
 
 Variants: SET_METHOD, as `:mnist_none` or `:cifar10_augerino`. Sets: mnist, fashion_mnist, cifar10
 (of 1,000, 2,500, 5,000 or 10,000 images). Methods: none; crop, what everybody uses (shifts and, but
-for MNIST, mirror images); fixed, a box of all six moves; augerino, instaaug, gaussian, flow. None
-or `:cpu` is `:fashion_mnist_flow`, two minutes on one core; `:smoke`, to see that it runs.
+for MNIST, mirror images); fixed, a box of all six moves; augerino, instaaug, gaussian, flow; gap,
+the flow with the alpha that lets views be classified 0.1 nats worse than images held out, a tenth
+of those it is given: nothing of it was chosen. None or `:cpu` is `:fashion_mnist_flow`, two minutes
+on one core; `:smoke`, to see that it runs.
 
 Network, steps, images classified in a step, and views at the test are the same for all; the views
 of `none` are all alike, so that one stands for them. Two settings a method were tried with 1,250
@@ -21,7 +23,7 @@ from experiments.setup import defaults, recipes
 __all__ = ["CHOSEN", "METHODS", "get_config"]
 
 _SETS = {"mnist": mnist, "fashion_mnist": fashion_mnist, "cifar10": cifar10}
-METHODS = ("none", "crop", "fixed", "augerino", "instaaug", "gaussian", "flow")
+METHODS = ("none", "crop", "fixed", "augerino", "instaaug", "gaussian", "flow", "gap")
 
 # Half-ranges: shifts of 0.075 half-widths, turns of 14 degrees, log-scales of 0.15, 0.1 and 0.1.
 _BOX = (0.3, 0.3, 0.08, 0.15, 0.1, 0.1)
@@ -31,15 +33,15 @@ _BOX = (0.3, 0.3, 0.08, 0.15, 0.1, 0.1)
 CHOSEN: dict[str, dict[str, float]] = {
     "mnist": {
         "none": 0, "crop": 4, "fixed": 2, "augerino": 0.2, "instaaug": 0.1, "gaussian": 0.03,
-        "flow": 0.03,
+        "flow": 0.03, "gap": 0.1,
     },
     "fashion_mnist": {
         "none": 0, "crop": 2, "fixed": 1, "augerino": 0.2, "instaaug": 0.03, "gaussian": 0.03,
-        "flow": 0.03,
+        "flow": 0.03, "gap": 0.1,
     },
     "cifar10": {
         "none": 0, "crop": 4, "fixed": 1, "augerino": 0.05, "instaaug": 0.03, "gaussian": 0.03,
-        "flow": 0.03,
+        "flow": 0.03, "gap": 0.1,
     },
 }  # fmt: skip
 
@@ -60,9 +62,12 @@ def get_config(variant: str = "") -> defaults.Config:
     config.train.least_steps, config.evaluation.every_epochs = 1_400 if photographs else 1_000, 100
     config.train.checkpoint_every = 500
     config.evaluation.rules = ("plain",)
+    if photographs:  # views double the loss at the end of burn-in: Augerino's alpha of 0.05 blew up
+        config.optimizer.classifier.clip_norm = 4.0
     config.alarms.entropy_floor_per_coordinate = -10.0  # to have learned nothing is an answer here
     setting = CHOSEN[data][method]
-    config.distribution.name = {"none": "identity", "crop": "fixed"}.get(method, method)
+    others = {"none": "identity", "crop": "fixed", "gap": "flow"}
+    config.distribution.name = others.get(method, method)
     if method == "crop":
         config.transform.subgroup, config.data.mirror = "translation", data != "mnist"
         half_width = 15.5 if photographs else 13.5  # pixels, corner to corner
@@ -70,6 +75,9 @@ def get_config(variant: str = "") -> defaults.Config:
     elif method == "fixed":
         config.distribution.box_high = tuple(setting * half for half in _BOX)
         config.distribution.box_low = tuple(-setting * half for half in _BOX)
+    elif method == "gap":
+        config.controller.name, config.controller.gap = "gap", setting
+        config.controller.value, config.controller.every_steps = 0.1, 5
     else:
         config.controller.value = setting
     return recipes.smoke(config) if variant == "smoke" else config

@@ -16,6 +16,7 @@ from experiments.report.evidence import evidence_table
 from experiments.report.few_labels import accuracies, few_labels_table
 from experiments.report.half_turned import half_turned_table
 from experiments.report.headline import headline_table
+from experiments.report.moved import moved_table
 from experiments.report.page import write_report
 from experiments.running.command_line import UsageError
 from experiments.setup import build
@@ -374,9 +375,9 @@ def test_few_labels_table_is_by_set_size_and_method(tmp_path: Path) -> None:
     write_results(tmp_path, "few_labels_fashion_mnist_none_312", 0, MNIST, **none)
     heads, _, small, row = few_labels_table(tmp_path).split("\n")
     assert heads.startswith("| data | images | seeds | none | crop | fixed | augerino |")
-    assert small == "| fashion_mnist | 312 | 1 | **79.00** | – | – | – | – | – | – |"
+    assert small == "| fashion_mnist | 312 | 1 | **79.00** | – | – | – | – | – | – | – |"
     assert row == (
-        "| fashion_mnist | 1,250 | 2 | 79.00 (1) | – | – | – | – | – | **81.00 ± 1.41** |"
+        "| fashion_mnist | 1,250 | 2 | 79.00 (1) | – | – | – | – | – | **81.00 ± 1.41** | – |"
     )
     curves = accuracies(tmp_path)["fashion_mnist"]
     assert list(curves) == ["none", "flow"]
@@ -384,6 +385,24 @@ def test_few_labels_table_is_by_set_size_and_method(tmp_path: Path) -> None:
     assert curves["flow"][1250] == pytest.approx([80.0, 82.0])
     write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
     assert "few_labels" not in image_tables.images_table(tmp_path)
+
+
+def test_moved_table_has_what_every_method_found(tmp_path: Path) -> None:
+    for seed, turn in enumerate((170.0, 174.0)):
+        found = IMAGES | {"half_range_rotation": turn, "test_accuracy_averaged": 0.85}
+        write_results(tmp_path, "lila_rotated_lila_1250", seed, MNIST, **found, seconds=300)
+    none = IMAGES | {"method": "identity", "test_accuracy": 0.79, "seconds": 60}
+    write_results(tmp_path, "lila_rotated_none_1250", 0, MNIST, **none)
+    shift = IMAGES | {"half_range_translation_x": 0.5, "test_accuracy_averaged": 0.9, "seconds": 60}
+    write_results(tmp_path, "lila_translated_lila_5000", 0, MNIST, **shift)
+    heads, _, turned, shifted = moved_table(tmp_path).split("\n")
+    assert heads == "| images | truth | number | seeds | none | lila |"
+    assert turned == (
+        "| turned | 180° | 1,250 | 1-2 | –, 79.0 %, 1 min | 172 ± 3°, 85.0 ± 0.0 %, 5 ± 0 min |"
+    )
+    assert shifted == "| shifted | 0.571 | 5,000 | 1 | – | 0.50, 90.0 %, 1 min |"
+    write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
+    assert "lila" not in image_tables.images_table(tmp_path)
 
 
 def test_headline_has_a_line_for_what_was_run(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from flowjax_inv.data import records, stored
 from flowjax_inv.data.prepare import prepare
 from flowjax_inv.data.records import read_records
-from flowjax_inv.data.variants import long_tail
+from flowjax_inv.data.subsets import long_tail
 
 GOLDEN = Path(__file__).parent / "golden" / "tfrecord"
 GOLDEN_SET = GOLDEN / "tiny_golden" / "1.2.3"

@@ -11,7 +11,7 @@ import pytest
 from poses import blobs, pose
 
 from experiments.setup import build, checks, defaults
-from flowjax_inv.data import stored, variants
+from flowjax_inv.data import stored, subsets, variants
 from flowjax_inv.data.sets import DataSet, Split
 
 GOLDEN = Path(__file__).parent / "golden" / "tfrecord"
@@ -39,7 +39,7 @@ def _numbers(split: Split) -> list[int]:
 )
 def test_class_subset_relabels_in_the_order_given(classes, wanted: list[int]) -> None:
     data = _set()
-    subset = variants.class_subset(data, classes)
+    subset = subsets.class_subset(data, classes)
     assert subset.class_names == tuple(NAMES[label] for label in wanted)
     assert subset.note == "kept"
     for before, after in ((data.train, subset.train), (data.test, subset.test)):
@@ -57,7 +57,7 @@ def test_class_subset_keeps_poses_and_centres() -> None:
         train=dataclasses.replace(data.train, pose_degrees=np.arange(40, dtype=np.float32)),
         centres_degrees=np.arange(4.0)[:, None],
     )
-    subset = variants.class_subset(posed, "3,1")
+    subset = subsets.class_subset(posed, "3,1")
     assert subset.centres_degrees is not None
     assert subset.centres_degrees.tolist() == [[3.0], [1.0]]
     np.testing.assert_array_equal(subset.train.pose_degrees, np.arange(1, 40, 2))
@@ -75,7 +75,7 @@ def test_long_tail_of_cifar10(ratio: float, sizes: list[int]) -> None:
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10, dtype=np.int32), 5000))
     images = np.arange(50_000, dtype=np.uint32).view(np.uint8).reshape(-1, 1, 1, 4)
     data = DataSet(Split(images, labels), _split(20, 10), tuple("0123456789"))
-    tail = variants.long_tail(data, ratio)
+    tail = subsets.long_tail(data, ratio)
     assert np.bincount(tail.train.labels).tolist() == sizes
     kept = tail.train.images.reshape(-1, 4).view(np.uint32)[:, 0]
     assert (np.diff(kept.astype(int)) > 0).all()  # in their order
@@ -88,42 +88,42 @@ def test_long_tail_of_cifar10(ratio: float, sizes: list[int]) -> None:
 
 def test_sizes_and_held_out_images() -> None:
     data = _set()
-    part = variants.first(data, 7, 3)
+    part = subsets.first(data, 7, 3)
     assert _numbers(part.train) == list(range(7))
     assert _numbers(part.test) == [100, 101, 102]
-    whole = variants.first(data)
+    whole = subsets.first(data)
     assert (len(whole.train), len(whole.test)) == (40, 12)
-    held = variants.hold_out(data, 10)
+    held = subsets.hold_out(data, 10)
     assert _numbers(held.train) == list(range(30))
     assert _numbers(held.test) == list(range(30, 40))
 
 
 def test_images_set_aside_are_in_no_batch_and_go_with_their_repeats() -> None:
-    data = variants.repeated(_set(), 3)
-    rest, aside = variants.set_aside(data, 0.1, seed=5, repeats=3)
+    data = subsets.repeated(_set(), 3)
+    rest, aside = subsets.set_aside(data, 0.1, seed=5, repeats=3)
     held = _numbers(aside)
     assert len(set(held)) == 4
     assert held == sorted(3 * [*set(held)])
     assert sorted(_numbers(rest.train) + held) == _numbers(data.train)
     assert rest.test is data.test
-    other = _numbers(variants.set_aside(data, 0.1, seed=6, repeats=3)[1])
+    other = _numbers(subsets.set_aside(data, 0.1, seed=6, repeats=3)[1])
     assert other != held
 
 
 def test_random_subsets_are_nested_functions_of_the_seed() -> None:
     data = _set()
     small, large, other = (
-        _numbers(variants.random_subset(data, size, seed=seed).train)
+        _numbers(subsets.random_subset(data, size, seed=seed).train)
         for size, seed in ((10, 1), (20, 1), (10, 2))
     )
     assert small == large[:10]
     assert len(set(large)) == 20
     assert small != other
-    assert _numbers(variants.random_subset(data, 40, seed=1).train) != list(range(40))
+    assert _numbers(subsets.random_subset(data, 40, seed=1).train) != list(range(40))
 
 
 def test_repeats_are_turned_on_their_own_and_cropped_to_their_middle() -> None:
-    data = variants.repeated(_set(), 3)
+    data = subsets.repeated(_set(), 3)
     assert _numbers(data.train)[:6] == [0, 0, 0, 1, 1, 1]
     turned = variants.rotated(data, 90.0, seed=0)
     assert turned.train.pose_degrees is not None
@@ -138,26 +138,26 @@ def test_repeats_are_turned_on_their_own_and_cropped_to_their_middle() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda d: variants.class_subset(d, "9"), r"class 9 is not among the labels; want 0 .. 3"),
-        (lambda d: variants.class_subset(d, "2-1"), "class 2-1 is not among the labels"),
-        (lambda d: variants.class_subset(d, "dgo"), 'class "dgo" is unknown; did you mean dog'),
-        (lambda d: variants.class_subset(d, "x y z"), "is unknown; want labels 0 .. 3, or names"),
+        (lambda d: subsets.class_subset(d, "9"), r"class 9 is not among the labels; want 0 .. 3"),
+        (lambda d: subsets.class_subset(d, "2-1"), "class 2-1 is not among the labels"),
+        (lambda d: subsets.class_subset(d, "dgo"), 'class "dgo" is unknown; did you mean dog'),
+        (lambda d: subsets.class_subset(d, "x y z"), "is unknown; want labels 0 .. 3, or names"),
         (
-            lambda d: variants.class_subset(d, "0-2,dog"),
+            lambda d: subsets.class_subset(d, "0-2,dog"),
             r"gives the labels \[0, 1, 2, 1\]; want",
         ),
-        (lambda d: variants.class_subset(d, ()), r"classes=\(\) gives the labels \[\]"),
-        (lambda d: variants.long_tail(d, 0.5), "long-tail ratio is 0.5; want 1 or more"),
-        (lambda d: variants.long_tail(d, 11), "ratio 11 leaves class fish without an image; want"),
-        (lambda d: variants.first(d, 41), "train_size is 41; want 0 .. 40"),
-        (lambda d: variants.first(d, 0, -1), "test_size is -1; want 0 .. 12"),
-        (lambda d: variants.random_subset(d, 0, seed=0), "train_size is 0; want 1 .. 40"),
-        (lambda d: variants.hold_out(d, 40), "held-out size is 40; want 1 .. 39"),
+        (lambda d: subsets.class_subset(d, ()), r"classes=\(\) gives the labels \[\]"),
+        (lambda d: subsets.long_tail(d, 0.5), "long-tail ratio is 0.5; want 1 or more"),
+        (lambda d: subsets.long_tail(d, 11), "ratio 11 leaves class fish without an image; want"),
+        (lambda d: subsets.first(d, 41), "train_size is 41; want 0 .. 40"),
+        (lambda d: subsets.first(d, 0, -1), "test_size is -1; want 0 .. 12"),
+        (lambda d: subsets.random_subset(d, 0, seed=0), "train_size is 0; want 1 .. 40"),
+        (lambda d: subsets.hold_out(d, 40), "held-out size is 40; want 1 .. 39"),
         (
-            lambda d: variants.set_aside(d, 0.99, seed=0),
+            lambda d: subsets.set_aside(d, 0.99, seed=0),
             "40 of 40 train images are to be set aside; want fewer",
         ),
-        (lambda d: variants.repeated(d, 0), "repeats is 0; want 1 or more"),
+        (lambda d: subsets.repeated(d, 0), "repeats is 0; want 1 or more"),
         (lambda d: variants.centre_cropped(d, 99), "centre_crop is 99; want 1 .. "),
         (lambda d: variants.rotated(d, 0, seed=0), r"half_range_degrees is 0; want \(0, 180\]"),
         (lambda d: variants.rotated(d, 181, seed=0), r"half_range_degrees is 181; want \(0, 180\]"),
@@ -282,16 +282,16 @@ def test_bicubic_turns_go_the_way_of_the_transforms() -> None:
 @pytest.mark.parametrize(
     ("fields", "variant", "sizes"),
     [
-        ({"classes": "two,0"}, lambda d: variants.class_subset(d, "two,0"), (8, 4)),
-        ({"validation_size": 4}, lambda d: variants.hold_out(d, 4), (8, 4)),
-        ({"long_tail": 4.0}, lambda d: variants.long_tail(d, 4.0), (7, 5)),
-        ({"train_size": 5, "test_size": 2}, lambda d: variants.first(d, 5, 2), (5, 2)),
+        ({"classes": "two,0"}, lambda d: subsets.class_subset(d, "two,0"), (8, 4)),
+        ({"validation_size": 4}, lambda d: subsets.hold_out(d, 4), (8, 4)),
+        ({"long_tail": 4.0}, lambda d: subsets.long_tail(d, 4.0), (7, 5)),
+        ({"train_size": 5, "test_size": 2}, lambda d: subsets.first(d, 5, 2), (5, 2)),
         (
             {"train_size": 5, "choice": "random", "seed": 3},
-            lambda d: variants.random_subset(d, 5, seed=3),
+            lambda d: subsets.random_subset(d, 5, seed=3),
             (5, 5),
         ),
-        ({"repeats": 2}, lambda d: variants.repeated(d, 2), (24, 10)),
+        ({"repeats": 2}, lambda d: subsets.repeated(d, 2), (24, 10)),
         ({"centre_crop": 6}, lambda d: variants.centre_cropped(d, 6), (12, 5)),
         (
             {"rotated_degrees": 90.0, "seed": 3},
@@ -302,8 +302,8 @@ def test_bicubic_turns_go_the_way_of_the_transforms() -> None:
         ({"scaled": 0.5, "seed": 3}, lambda d: variants.scaled(d, 0.5, seed=3), (12, 5)),
         (
             {"classes": "0-1", "long_tail": 4.0, "train_size": 3, "repeats": 2, "centre_crop": 6},
-            lambda d: variants.centre_cropped(variants.repeated(variants.first(
-                variants.long_tail(variants.class_subset(d, "0-1"), 4.0), 3), 2), 6),
+            lambda d: variants.centre_cropped(subsets.repeated(subsets.first(
+                subsets.long_tail(subsets.class_subset(d, "0-1"), 4.0), 3), 2), 6),
             (6, 8),
         ),
     ],

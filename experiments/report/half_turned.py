@@ -8,7 +8,7 @@ from typing import Any
 from experiments.report.formats import ARC_SHARE, MISSING, markdown_line, spread
 from experiments.report.kept import Kept, read_kept
 from experiments.report.tables import has_density, method_name
-from flowjax_inv.data.variants import labels_of
+from flowjax_inv.data.subsets import labels_of
 
 __all__ = ["half_turned_table", "ranges", "turned_classes"]
 

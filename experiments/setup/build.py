@@ -17,7 +17,7 @@ import numpy as np
 from experiments.setup.defaults import FIELDS, Config
 from experiments.setup.fields import did_you_mean
 from flowjax_inv import networks, training, transforms
-from flowjax_inv.data import digits, sprites, stored, user_pictures, variants
+from flowjax_inv.data import digits, sprites, stored, subsets, user_pictures, variants
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
@@ -320,16 +320,16 @@ def data_set(config: Config) -> DataSet:
     else:
         data = stored.load(section.name, section.dir or None)
     if section.classes:
-        data = variants.class_subset(data, section.classes)
+        data = subsets.class_subset(data, section.classes)
     if section.validation_size:
-        data = variants.hold_out(data, section.validation_size)
+        data = subsets.hold_out(data, section.validation_size)
     if section.long_tail > 1:
-        data = variants.long_tail(data, section.long_tail)
+        data = subsets.long_tail(data, section.long_tail)
     if section.choice == "random" and section.train_size:
-        data = variants.random_subset(data, section.train_size, seed=section.seed)
-    data = variants.first(data, section.train_size, section.test_size)
+        data = subsets.random_subset(data, section.train_size, seed=section.seed)
+    data = subsets.first(data, section.train_size, section.test_size)
     if section.repeats > 1:
-        data = variants.repeated(data, section.repeats)
+        data = subsets.repeated(data, section.repeats)
     if section.rotated_degrees:
         data = variants.rotated(
             data, section.rotated_degrees, seed=section.seed, classes=section.rotated_classes
@@ -350,7 +350,7 @@ def held_out(config: Config, data: DataSet) -> tuple[DataSet, Split | None]:
     section = config.controller
     if _look_up(CONTROLLERS, section.name, "controller.name").watches != "gap":
         return data, None
-    return variants.set_aside(
+    return subsets.set_aside(
         data, section.held_out, seed=config.data.seed, repeats=config.data.repeats
     )
 
