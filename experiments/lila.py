@@ -5,7 +5,7 @@
 
 MNIST of 1,250 images, each moved once for all, and a network with one hidden layer. Every image is
 seen from eight sides, and the mean of the logits counts. The weights are the most probable ones
-under a normal prior; after every epoch the range climbs the marginal likelihood of the images, by
+under a normal prior; every ten steps the range climbs the marginal likelihood of the images, by
 Laplace's approximation, and so does the prior's precision. There is no bonus, no alpha, and nothing
 held out.
 

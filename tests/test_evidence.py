@@ -21,7 +21,8 @@ from experiments.report.tables import headline
 from experiments.run import train_and_evaluate
 from flowjax_inv import training
 from flowjax_inv.distributions.box import Augerino, Identity, InstaAug
-from flowjax_inv.networks import MLP, LeNet
+from flowjax_inv.networks import MLP, SimpleConv
+from flowjax_inv.networks.convolutions import Conv
 from flowjax_inv.training import laplace
 from flowjax_inv.training.controllers import Constant
 from flowjax_inv.training.evidence import Laplace, make_evidence_step
@@ -105,6 +106,53 @@ def test_the_error_of_the_factors_on_a_small_network() -> None:
     assert 1.0 < float(got / wanted) < 1.25  # 1.18
 
 
+class Filter(nn.Module):
+    """One convolution over the whole picture: one position."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
+        """Return what `Linear` does."""
+        del train
+        return Conv(self.features, kernel_size=3)(images)[:, 0, 0]
+
+
+def test_a_convolution_of_the_whole_picture_is_a_linear_layer() -> None:
+    views, p = _views(3, 7), jax.nn.softmax(jax.random.normal(jax.random.key(8), (7, 2)))
+    net = Filter(2)
+    params: Any = net.init(jax.random.key(1), views[0])["params"]
+    kernel, bias = (params["Conv_0"][name] for name in ("kernel", "bias"))
+    flat = {"Dense_0": {"kernel": kernel.reshape(9, 2), "bias": bias}}
+    of_filter, of_linear = (
+        laplace.spectrum(laplace.linearize(each, weights, views), p)
+        for each, weights in ((net, params), (Linear(2), flat))
+    )
+    for one, other in zip(of_filter, of_linear, strict=True):
+        np.testing.assert_allclose(one["Conv_0"], other["Dense_0"], atol=1e-5)
+
+
+def test_convolutions_have_exact_biases_and_kernels_of_the_right_size() -> None:
+    """Against the dense matrix."""
+    net, views = SimpleConv(2, width=1), jax.random.normal(jax.random.key(9), (1, 12, 8, 8, 1))
+    params: Any = net.init(jax.random.key(10), views[0])["params"]
+    params = jax.tree.map(lambda w: w + 0.1, params)
+    around = laplace.linearize(net, params, views)
+    p = jax.nn.softmax(around.logits)
+    weight = jax.vmap(jnp.diag)(p) - p[:, :, None] * p[:, None, :]
+    dense, found = _dense_curvature(net, params, views, weight), laplace.spectrum(around, p)
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    places = unravel(jnp.arange(len(flat)) + 0.0)
+    for name in ("conv0", "conv3", "head"):
+        at = np.asarray(places[name]["bias"], int)
+        exact = jnp.linalg.eigvalsh(dense[np.ix_(at, at)])
+        np.testing.assert_allclose(found.biases[name], exact, rtol=1e-3, atol=1e-3)
+    exact = jnp.linalg.slogdet(dense + 0.1 * jnp.eye(len(dense)))[1]
+    none = len(dense) * math.log(0.1)  # without any curvature
+    ratio = float((laplace.log_determinant(found, jnp.asarray(0.1)) - none) / (exact - none))
+    assert 1.0 < ratio < 5.0  # of so few images; of 150 it is 2.5
+
+
 def _minus_evidence(net: nn.Module, params: Any) -> Any:
     images = jax.random.normal(jax.random.key(4), (5, 8, 8, 1))
     u = jax.random.uniform(jax.random.key(5), (3, 5, 1), minval=-1.0)
@@ -168,7 +216,9 @@ def test_the_loss_has_the_prior_of_the_weights() -> None:
         for state, step in (strong, weak)
     ]
     squares = sum(float(jnp.sum(w**2)) for w in jax.tree.leaves(strong[0].params["classifier"]))
-    assert losses[0] - losses[1] == pytest.approx(198.0 * squares / 48, rel=1e-4)
+    size = sum(w.size for w in jax.tree.leaves(strong[0].params["classifier"]))
+    wanted = 198.0 * squares / 48 - size * math.log(100.0) / 48
+    assert losses[0] - losses[1] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_a_part_of_the_images_stands_for_all() -> None:
@@ -212,6 +262,7 @@ def test_a_run_that_was_stopped_learns_on_bit_for_bit(tmp_path: Path, monkeypatc
         controller__name="constant",
         controller__value=0.0,
         laplace__images=16,
+        laplace__every_steps=2,
         train__checkpoint_every=3,
     )
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
@@ -231,10 +282,10 @@ def test_a_run_that_was_stopped_learns_on_bit_for_bit(tmp_path: Path, monkeypatc
 
 
 def test_refusals() -> None:
-    lenet, images = LeNet(3), jnp.zeros((1, 28, 28, 1))
-    params = lenet.init(jax.random.key(0), images)["params"]
-    with pytest.raises(ValueError, match=r"LeNet is not made of Dense layers .* take mlp"):
-        laplace.linearize(lenet, params, jnp.zeros((1, 2, 28, 28, 1)))
+    normed, views = SimpleConv(3, width=1, batch_norm=True), jnp.zeros((1, 2, 8, 8, 1))
+    params = normed.init(jax.random.key(0), views[0])["params"]
+    with pytest.raises(ValueError, match=r"SimpleConv has weights beside .*norm.* take mlp"):
+        laplace.linearize(normed, params, views)
     with pytest.raises(ValueError, match=r"want the first two above 0"):
         Laplace(precision=0.0)
     with pytest.raises(ValueError, match=r'judge is "evidence", .* take average="logits"'):

@@ -164,8 +164,7 @@ class Assembly:
         images = self.place.replicate((self.data.train.images, self.targets))
 
         def after(steps: int, state: training.TrainState) -> training.TrainState:
-            late = steps > self.burn_in_steps
-            if not late or steps % (section.every_epochs * self.epoch_steps):
+            if steps <= self.burn_in_steps or steps % section.every_steps:
                 return state
             seen = min(section.images or number, number)
             indices = drawn_indices(steps, size=number, batch_size=seen, seed=self.config.seed)
@@ -224,7 +223,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
         objective=build.objective(config, distribution, transform, images=len(data.train)),
         optimizer=optimizers.from_config(config, total_steps=total, steps_per_epoch=per_epoch),
         controller=build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch),
-        learner=build.learner(config, epochs=(total - burn_in) // per_epoch),
+        learner=build.learner(config, steps=total - burn_in),
         epoch_steps=per_epoch,
         burn_in_steps=burn_in,
         total_steps=total,

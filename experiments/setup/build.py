@@ -295,12 +295,12 @@ def objective(
     return made
 
 
-def learner(config: Config, *, epochs: int) -> training.Laplace | None:
-    """Return how the evidence teaches in so many epochs after burn-in; None where it does not."""
+def learner(config: Config, *, steps: int) -> training.Laplace | None:
+    """Return how the evidence teaches in so many steps after burn-in; None where it does not."""
     if config.objective.judge != "evidence":
         return None
     fields = _fields(training.Laplace, config, "laplace")
-    return training.Laplace(**fields | {"steps": max(epochs // config.laplace.every_epochs, 1)})
+    return training.Laplace(**fields | {"steps": max(steps // config.laplace.every_steps, 1)})
 
 
 def data_set(config: Config) -> DataSet:

@@ -288,7 +288,7 @@ FIELDS: dict[str, Any] = {
     },
     "laplace": {
         "rate": Field(0.05, "of judge=evidence: Adam's, of the density; falls to a tenth", above=0),
-        "every_epochs": Field(1, "epochs between steps of the density", low=1),
+        "every_steps": Field(10, "steps between those of the density", low=1),
         "images": Field(0, "of the train split that such a step sees; 0: all", low=0),
         "precision": Field(1.0, "first delta of the prior N(0, I / delta) of the weights", above=0),
         "precision_rate": Field(0.05, "of log delta", low=0),

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from flowjax_inv.distributions.base import ConditionalDistribution, log_prob_along_samples
-from flowjax_inv.training import chunks
+from flowjax_inv.training import chunks, laplace
 from flowjax_inv.training.objectives import Objective, score_function_term
 from flowjax_inv.training.placement import Placement
 from flowjax_inv.training.state import Controller, Params, Stream, TrainState
@@ -269,15 +269,15 @@ class StepLoss:
     def _divergence(self, params: Params, state: TrainState) -> jax.Array:
         """Return what a prior of the classifier's weights costs, nats per image; 0 without one.
 
-        KL / N of a posterior; of weights that are points -log p / N, but for a constant.
+        KL / N of a posterior; of weights that are points -log p / N.
         """
         divergence = getattr(self.classifier, "divergence", None)
         if divergence is not None:
             return divergence(params["classifier"]) / self.objective.images
         if self.objective.judge == "loss":
             return jnp.zeros(())
-        squares = sum(jnp.sum(w**2) for w in jax.tree.leaves(params["classifier"]))
-        return jnp.exp(state.laplace.log_precision) * squares / (2 * self.objective.images)
+        log_precision = jax.lax.stop_gradient(state.laplace.log_precision)
+        return -laplace.prior(params["classifier"], log_precision) / self.objective.images
 
     def _warp(self, images: jax.Array, theta: jax.Array) -> jax.Array:
         with jax.named_scope("warp"):

@@ -15,6 +15,7 @@ from flowjax_inv.native import fused, onednn
 from flowjax_inv.networks.convolutions.parts import Options, layer_by_parts
 from flowjax_inv.networks.convolutions.patches import convolve_patches
 from flowjax_inv.networks.convolutions.plain import convolve
+from flowjax_inv.networks.convolutions.pooling import max_pool_2x2
 
 __all__ = ["Conv", "Implementation", "uniform_fan_in"]
 
@@ -90,3 +91,27 @@ class Conv(nn.Module):
             if apply is native.convolve_onednn and (self.pool or self.relu):
                 return fused.layer_onednn(images, kernel, bias, options)
         return layer_by_parts(apply, images, kernel, bias, options)
+
+    def linear(self, images: jax.Array) -> jax.Array:
+        """Return what comes before pooling and ReLU: (N, H', W', features), by XLA."""
+        kernel: Any = self.get_variable("params", "kernel")
+        images, kernel = promote_dtype(images, kernel)
+        found = convolve(images, kernel, self.stride, self.padding)
+        return found + self.get_variable("params", "bias") if self.use_bias else found
+
+    def patches(self, images: jax.Array) -> jax.Array:
+        """Return (N, positions, numbers of a patch): `linear` is a product of each with W."""
+        sides = ((self.padding, self.padding),) * 2
+        found = jax.lax.conv_general_dilated_patches(
+            images,
+            (self.kernel_size,) * 2,
+            (self.stride,) * 2,
+            sides,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        return found.reshape(len(images), -1, found.shape[-1])
+
+    def follow(self, linear: jax.Array) -> jax.Array:
+        """Return what comes after `linear`: pooling and ReLU, where the layer has them."""
+        linear = max_pool_2x2(linear) if self.pool else linear
+        return nn.relu(linear) if self.relu else linear
