@@ -19,6 +19,7 @@ TRANSFORMS = [
     Affine("translation", half_range=(0.3, 0.2)),
     Affine("rotation_translation"),
     Affine("rotation_translation", half_range=(0.5, 0.4, 60.0), align_corners=False),
+    Affine("scale", half_range=(0.7,)),
     Affine("affine"),
     Affine(basis="scales", half_range=(0.2, 0.3, 60.0, 0.3, 0.4, 0.5), warp="map_coordinates"),
     Decoupled(),

@@ -110,7 +110,7 @@ FIELDS: dict[str, Any] = {
         "subgroup": Field(
             "rotation_translation",
             "of affine",
-            choices=("affine", "translation", "rotation", "rotation_translation"),
+            choices=("affine", "translation", "rotation", "scale", "rotation_translation"),
         ),
         "basis": Field("augerino", "of affine", choices=("augerino", "scales")),
         "entries": Field("bd", "of decoupled: which of a, b, c, d, e, f are free"),

@@ -30,6 +30,7 @@ _SUBGROUPS = {
     "affine": (),  # the names depend on the basis
     "translation": ("translation_x", "translation_y"),
     "rotation": ("rotation",),
+    "scale": ("scale",),
     "rotation_translation": ("translation_x", "translation_y", "rotation"),
 }
 _BASES = {
@@ -50,11 +51,11 @@ class Affine(ByMatrix):
 
     "affine":                M = exp(sum_i theta_i h_i G_i)
     "rotation_translation":  M = T(t) R(angle): input position = R(angle) x + t
-    "rotation", "translation": M = R(angle), M = T(t)
+    "rotation", "translation", "scale": M = R(angle), M = T(t), M = exp(s) on both axes
 
     Args:
-        subgroup: "affine" (six coordinates), "translation" (x, y), "rotation" (one), or
-            "rotation_translation" (translation_x, translation_y, rotation).
+        subgroup: "affine" (six coordinates), "translation" (x, y), "rotation" (one), "scale" (one),
+            or "rotation_translation" (translation_x, translation_y, rotation).
         basis: of "affine": "augerino" (translation x and y, rotation, isotropic scale, stretch,
             shear) or "scales" (scale_x and scale_y instead of scale and stretch).
         half_range: per coordinate: degrees for rotation, half pictures for translations, log for
@@ -109,8 +110,8 @@ class Affine(ByMatrix):
 
     @property
     def commutative(self) -> bool:
-        """True for the rotations alone and the translations alone."""
-        return self.subgroup in ("rotation", "translation")
+        """True for the rotations, the translations and the scalings, each alone."""
+        return self.subgroup in ("rotation", "translation", "scale")
 
     def matrix(self, theta: ArrayLike) -> jax.Array:
         """Return the matrices (..., 3, 3) of theta (..., d), output to input."""
@@ -120,6 +121,8 @@ class Affine(ByMatrix):
         column = {name: theta[..., i] * h for i, (name, h) in enumerate(self._scaled())}
         zero = jnp.zeros_like(theta[..., 0])
         cos, sin = _cos_sin(column.get("rotation", zero))
+        if "scale" in column:  # alone
+            cos, sin = jnp.exp(column["scale"]), zero
         x, y = (column.get(f"translation_{axis}", zero) for axis in "xy")
         return assemble((cos, -sin, sin, cos), (x, y))
 
@@ -130,7 +133,7 @@ class Affine(ByMatrix):
             return _coefficients(log(matrix), self._generators())
         half_turns = jnp.arctan2(matrix[..., 1, 0], matrix[..., 0, 0]) / np.pi
         column = {"rotation": half_turns, "translation_x": matrix[..., 0, 2]}
-        column["translation_y"] = matrix[..., 1, 2]
+        column |= {"translation_y": matrix[..., 1, 2], "scale": jnp.log(matrix[..., 0, 0])}
         return wrap(
             jnp.stack([column[name] / h for name, h in self._scaled()], axis=-1), self.periodic
         )
