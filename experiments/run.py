@@ -24,6 +24,7 @@ from experiments.measuring.measures import Measures
 from experiments.report.page import write_report
 from experiments.report.papers import paper_figure
 from experiments.report.tables import summary
+from experiments.running import ruins
 from experiments.running.allocator import keep_freed_memory
 from experiments.running.collector import collect_rarely
 from experiments.running.command_line import (
@@ -107,6 +108,8 @@ def train_and_evaluate(
     trained = time.perf_counter() - started
     results, arrays = measures.of_run(state)
     results |= _facts(parts, results) | training_facts
+    if results.get("ruin") == ruins.COLLAPSED and ruins.moves_a_pixel(results, parts):
+        del results["ruin"], results["ruin_since_epoch"]
     results |= {
         f"parameters_{name}": sum(leaf.size for leaf in jax.tree.leaves(params))
         for name, params in state.params.items()

@@ -13,6 +13,7 @@ from experiments.run import train_and_evaluate
 from experiments.running import ruins
 from experiments.running.command_line import cut_short
 from experiments.setup import defaults
+from experiments.setup.assembly import assemble
 from flowjax_inv.transforms import Affine
 
 BOX = {"log_volume": 2 * math.log(2.0), "pixels": [0.02, 0.05]}
@@ -51,6 +52,15 @@ def test_it_counts_since_the_epoch_it_began_and_not_in_burn_in_or_within_epochs(
     lines = [line(1.0, -9.0), line(1.5, -9.0), line(2.0, 0.0), line(3.0, -9.0), line(4.0, -9.0)]
     assert ruins.first_ruin(lines, burn_in_epochs=1, **BOX) == ("collapsed", 3.0)
     assert ruins.first_ruin([*lines, line(5.0, 0.0)], burn_in_epochs=1, **BOX) == ("", None)
+
+
+def test_one_wide_coordinate_is_no_collapse() -> None:
+    """However deep the entropy of the others."""
+    parts = assemble(smoke(transform__subgroup="affine"))
+    points = dict.fromkeys((f"half_range_{name}" for name in parts.transform.names), 1e-3)
+    assert not ruins.moves_a_pixel(points, parts)
+    assert ruins.moves_a_pixel(points | {"half_range_scale": 0.7}, parts)
+    assert not ruins.moves_a_pixel({}, parts)
 
 
 def test_the_report_and_the_tables_say_so() -> None:

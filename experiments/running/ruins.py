@@ -13,6 +13,7 @@ __all__ = [
     "COLLAPSED",
     "box_of",
     "first_ruin",
+    "moves_a_pixel",
     "pixel_half_ranges",
     "ruin",
     "warning",
@@ -93,6 +94,21 @@ def first_ruin(
             if found != now:
                 now, since = found, epoch if found else None
     return now, since
+
+
+def moves_a_pixel(results: Mapping[str, Any], parts: Assembly) -> bool:
+    """Say whether a measured half-range is a pixel at the rim or more.
+
+    Then nothing has collapsed: of several coordinates, the entropy falls without end where some are
+    points, however wide another one is.
+    """
+    transform, pixels = parts.transform, box_of(parts)["pixels"]
+    return any(
+        results.get(f"half_range_{name}", 0.0) >= pixel * half_range
+        for name, half_range, pixel in zip(
+            transform.names, transform.half_range, pixels, strict=bool(pixels)
+        )
+    )
 
 
 def warning(found: str, epoch: float) -> str:
