@@ -128,7 +128,11 @@ def draw(results: Path, folder: Path) -> None:
     if curves:
         picture = as_png(discovery.distance_against_half_range(curves))
         (folder / "rotation_distance.png").write_bytes(picture)
-    by_labels = accuracies(results)
+    by_labels = {  # one number of images is no curve
+        name: methods
+        for name, methods in accuracies(results).items()
+        if len({size for sizes in methods.values() for size in sizes}) > 1
+    }
     if by_labels:
         picture = as_png(label_curves.accuracy_against_labels(by_labels))
         (folder / "few_labels.png").write_bytes(picture)

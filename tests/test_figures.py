@@ -122,6 +122,12 @@ def test_learning_curves_draw_bounds_and_bear_gaps() -> None:
     np.testing.assert_allclose(np.asarray(levels)[:, 0], [math.log(2), -1.5])
     assert len(np.asarray(accuracy.lines[-1].get_xdata())) == 4
     assert alpha.get_xlabel() == "epochs"
+    for line in metrics[4::4]:
+        line["evidence"] = -1.0
+    metrics[0]["evidence"] = 0.0  # not yet measured
+    evidence = figures.learning_curves(metrics, {**GOOD, "evidence": -1.0}).axes[3]
+    assert evidence.get_ylabel() == "nats per image"
+    np.testing.assert_array_equal(evidence.lines[0].get_ydata(), -1.0)
     empty = figures.learning_curves([], {})
     texts = [axes.texts[0].get_text() for axes in cast("list[Axes]", empty.axes)]
     assert texts == ["not logged in this run"] * 4

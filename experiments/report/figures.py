@@ -61,6 +61,8 @@ MAX_CLASSES = 8
 def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> Figure:
     """Draw losses, entropy, accuracies and alpha over epochs; without a density, two of these.
 
+    Where the evidence teaches the density, it stands in place of alpha.
+
     Of a regression: squared and absolute errors instead of cross-entropies and accuracies.
 
     Faint lines are the logged values, strong ones their running mean over a fortieth of the run.
@@ -97,6 +99,8 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
         label = f"loss = {words} − alpha × bonus"
         if results.get("pose_likelihood"):
             label = "loss; after burn-in −log g of the pose"
+        if "evidence" in results:
+            label = f"loss = {words} − log prior of the weights, per image"
         draw(loss, "loss", label, GREY)
         draw(loss, key, f"{words} of sampled views", BLUE)
         draw(loss, f"{key}_original", f"{words} of images as they are", ORANGE)
@@ -127,11 +131,18 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
                 line = {"color": colour, "linestyle": "--", "linewidth": 1.3}
                 entropy.axhline(float(level), label=label, **line)
         entropy.set(title="Entropy: how wide the density is", ylabel="nats, in the unit box")
-        draw(alpha, "alpha", "alpha", PURPLE)
-        alpha.set(title="Alpha: weight of the entropy in the loss", ylabel="alpha (no unit)")
-        if alpha.lines:
-            # Room above: a constant alpha would lie on the frame.
-            alpha.set_ylim(0, 1.15 * alpha.dataLim.ymax or 1.0)
+        if "evidence" in results:
+            # It is 0 until it is first measured.
+            known = [line for line in metrics if line.get("evidence")]
+            at, values = logged(known, "epoch"), logged(known, "evidence")
+            draw_curve(alpha, at, values, label="log marginal likelihood", color=PURPLE)
+            alpha.set(title="Evidence: what the density climbs", ylabel="nats per image")
+        else:
+            draw(alpha, "alpha", "alpha", PURPLE)
+            alpha.set(title="Alpha: weight of the entropy in the loss", ylabel="alpha (no unit)")
+            if alpha.lines:
+                # Room above: a constant alpha would lie on the frame.
+                alpha.set_ylim(0, 1.15 * alpha.dataLim.ymax or 1.0)
 
     for panel in panels:
         panel.grid(alpha=0.25)
