@@ -19,6 +19,7 @@ from steps import IMAGES, LABELS, ONE, ROTATION, changed, copy, small_flow
 
 from experiments.report.tables import headline
 from experiments.run import train_and_evaluate
+from experiments.setup import checks
 from flowjax_inv import training
 from flowjax_inv.distributions.box import Augerino, Identity, InstaAug
 from flowjax_inv.networks import MLP, SimpleConv
@@ -251,6 +252,7 @@ def test_any_density_with_a_pathwise_gradient_learns_by_it(distribution: Any) ->
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_was_stopped_learns_on_bit_for_bit(tmp_path: Path, monkeypatch) -> None:
     config = smoke(
         objective__judge="evidence",
@@ -282,6 +284,8 @@ def test_a_run_that_was_stopped_learns_on_bit_for_bit(tmp_path: Path, monkeypatc
 
 
 def test_refusals() -> None:
+    with pytest.raises(ValueError, match=r"parallel is pmap with objective.judge=evidence, .* jit"):
+        checks.check(smoke(objective__judge="evidence", parallel="pmap"))
     normed, views = SimpleConv(3, width=1, batch_norm=True), jnp.zeros((1, 2, 8, 8, 1))
     params = normed.init(jax.random.key(0), views[0])["params"]
     with pytest.raises(ValueError, match=r"SimpleConv has weights beside .*norm.* take mlp"):

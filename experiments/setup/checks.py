@@ -72,6 +72,11 @@ def check(config: Config) -> None:
             "config.controller.name is gap, which compares cross-entropies of views and images; "
             "with squared_error or pose_likelihood take constant."
         )
+    if values["objective.judge"] == "evidence" and values["parallel"] == "pmap":
+        raise ValueError(
+            "config.parallel is pmap with objective.judge=evidence, that of all images together; "
+            "set parallel to jit."
+        )
     frozen = values["classifier.name"] == "outside"
     needs = {name: values[f"objective.{name}"] for name in ("freeze_classifier", "pose_likelihood")}
     needs["reject_distorted"] = values["objective.reject_distorted"] == "burn_in"
