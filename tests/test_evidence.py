@@ -94,6 +94,7 @@ def test_the_evidence_of_a_linear_gaussian_model_is_the_closed_form() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_error_of_the_factors_on_a_small_network() -> None:
     """Without what layers share a determinant can but grow (Fischer): here by a fifth."""
     net, views = MLP(3, hidden=(6,), activation="tanh"), _views(4, 40)
@@ -133,6 +134,7 @@ def test_a_convolution_of_the_whole_picture_is_a_linear_layer() -> None:
         np.testing.assert_allclose(one["Conv_0"], other["Dense_0"], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_convolutions_have_exact_biases_and_kernels_of_the_right_size() -> None:
     """Against the dense matrix."""
     net, views = SimpleConv(2, width=1), jax.random.normal(jax.random.key(9), (1, 12, 8, 8, 1))
@@ -169,6 +171,7 @@ def _minus_evidence(net: nn.Module, params: Any) -> Any:
     return of_range
 
 
+@pytest.mark.slow
 def test_the_slope_in_the_range_is_that_of_finite_differences() -> None:
     net = MLP(3, hidden=(6,), activation="tanh")
     params = net.init(jax.random.key(6), jnp.zeros((1, 8, 8, 1)))["params"]
@@ -243,6 +246,7 @@ def test_the_precision_climbs_to_the_best() -> None:
     assert float(state.laplace.evidence) == pytest.approx(best, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", [small_flow(), InstaAug(dim=1, embed=Pixels())])
 def test_any_density_with_a_pathwise_gradient_learns_by_it(distribution: Any) -> None:
     state, _, evidence_step = _learn(distribution, Laplace())
