@@ -257,10 +257,8 @@ def requirements() -> list[str]:
     """Return the packages beyond JAX, Flax, Optax, Orbax and PyTorch that a sitting wants."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     there = ("jax", "flax", "optax", "orbax-checkpoint", "torch")
-    wanted = [*project["dependencies"]]
-    wanted += [
-        line for extra in ("test", "bench") for line in project["optional-dependencies"][extra]
-    ]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["test"], *extras["bench"]]
     return [line for line in wanted if re.split(r"[<>=;\[ ]", line)[0] not in there]
 
 

@@ -15,7 +15,7 @@ on one core; `:smoke`, to see that it runs.
 Network, steps, images classified in a step, and views at the test are the same for all; the views
 of `none` are all alike, so that one stands for them. Two settings a method were tried with 1,250
 images on others of the train split, one seed: `CHOSEN`; on 5,000, for CIFAR-10 on 2,000 and in 500
-steps, in which InstaAug and alphas of 0.1 widened to nearly the whole box.
+steps without the clip, in which InstaAug and alphas of 0.1 widened to nearly the whole box.
 """
 
 from experiments import cifar10, fashion_mnist, mnist

@@ -18,7 +18,7 @@ or weights, the bound of experiments/invariant_weights.py with its network of 51
 `:cpu` is `:rotated_lila`, six minutes on one core; `:smoke`, to see that it runs. More images:
 --config.data.train_size=5000 --config.train.epochs=100.
 
-LILA's own recipe has 1,000 hidden units, 31 views and 1,000 epochs at a tenth of the range's rate.
+LILA's own recipe for such a network has 1,000 hidden units, 31 views and 1,000 epochs.
 """
 
 import math

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,6 +75,20 @@ def test_the_json_says_what_ran_on_what(
     head, _, line, *_ = capsys.readouterr().out.splitlines()
     assert head.startswith("| ratio")
     assert "nothing" in line
+
+
+def test_what_is_cut_keeps_the_rows_it_has(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(get_num_threads=lambda: 2))
+    monkeypatch.setattr(timing.importlib.metadata, "version", lambda name: f"{name} 1")
+
+    def rows(repeats: int) -> Iterator[timing.Row]:
+        yield from _row(repeats)
+        raise KeyboardInterrupt
+
+    out = tmp_path / "x.json"
+    with pytest.raises(KeyboardInterrupt):
+        timing.main("x", rows, {}, ["--quick", f"--out={out}"], about="nothing")
+    assert [row["work"] for row in json.loads(out.read_text())["rows"]] == ["nothing"]
 
 
 def test_too_few_repeats_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,9 @@ f = mean over the views of the logits, w all P weights, with the prior N(0, I / 
 generalised Gauss-Newton matrix sum_n J_n^T (diag p_n - p_n p_n^T) J_n, J_n the derivative of f in
 the weights. By layer H is taken as N A x B: A the second moment of the inputs, B that of the
 derivatives in the outputs, both of their means over the views; of a convolution A is summed over
-positions, B averaged. Weights and biases are blocks of their own. Parameters of one number (the
-scalars of Fixup) have neither prior nor curvature: they are taken as given. Everything is a pure
-function and has a gradient, in what made the views too.
+positions, B averaged. Weights and biases are blocks of their own. Numbers that belong to no layer
+(the scalars of Fixup) have neither prior nor curvature: they are taken as given. Everything is a
+pure function and has a gradient, in what made the views too.
 
 Source: Immer et al., Invariance learning in deep neural networks with differentiable Laplace
     approximations (LILA), 2022; convolutions as in Grosse and Martens, 2016. Of the libraries in
