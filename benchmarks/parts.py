@@ -14,7 +14,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ _SHAPE, _CLASSES, _IMAGES = (32, 32, 3), 10, 1_024
 _TRACED = 5
 
 
-def parts(name: str, config: defaults.Config, *, chained: int) -> dict[str, Any]:
+def parts(name: str, config: defaults.Config, *, chained: int) -> Iterator[dict[str, Any]]:
     """Measure the step of an experiment on which the density learns, on random pictures.
 
     Args:
@@ -44,9 +44,10 @@ def parts(name: str, config: defaults.Config, *, chained: int) -> dict[str, Any]
         config: of the experiment.
         chained: steps that follow each other without a wait.
 
-    Returns:
-        "work", "first_seconds", "ms", "chained_ms", "parts_ms" (part to milliseconds),
-        "tflop_per_second" and "gb_per_second" of the chained steps.
+    Yields:
+        "work", "first_seconds", "chained_ms", and of the chained steps "tflop_per_second" and
+        "gb_per_second"; then the same with what the trace adds, should it end well: "ms", and
+        "parts_ms" (part to milliseconds).
     """
     started = time.perf_counter()
     config.objective.burn_in_epochs = 0
@@ -62,21 +63,24 @@ def parts(name: str, config: defaults.Config, *, chained: int) -> dict[str, Any]
         state = step(state, images, labels, indices)
     jax.block_until_ready(state)
     seconds = (time.perf_counter() - began) / chained
+    paper, batch = cost.of_step(config, _SHAPE, _CLASSES), config.train.batch_size
+    found = {
+        "work": f"{name}, {batch} x {config.objective.copies}, {config.classifier.dtype}",
+        "first_seconds": first,
+        "chained_ms": 1e3 * seconds,
+        "tflop_per_second": batch * paper["flops_per_image"] / seconds / 1e12,
+        "gb_per_second": batch * paper["bytes_per_image"] / seconds / 1e9,
+    }
+    yield found
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder(place)
         with Profile(range(1, 1 + _TRACED), folder) as traced:
             for number in range(1 + _TRACED):
                 state = traced.call(number, step, state, images, labels, indices)
         profile: Any = folder.read_json("profile.json")
-    paper, batch = cost.of_step(config, _SHAPE, _CLASSES), config.train.batch_size
-    return {
-        "work": f"{name}, {batch} x {config.objective.copies}, {config.classifier.dtype}",
-        "first_seconds": first,
+    yield found | {
         "ms": 1e3 * profile["seconds_per_step"],
-        "chained_ms": 1e3 * seconds,
         "parts_ms": {k: 1e3 * v for k, v in profile["parts_seconds_per_step"].items()},
-        "tflop_per_second": batch * paper["flops_per_image"] / seconds / 1e12,
-        "gb_per_second": batch * paper["bytes_per_image"] / seconds / 1e9,
     }
 
 
@@ -88,15 +92,15 @@ def _cifar10(dtype: str) -> defaults.Config:
 
 def section(content: dict[str, Any]) -> str:
     """Return what was found as Markdown."""
-    names = list(dict.fromkeys(part for row in content["rows"] for part in row["parts_ms"]))
+    names = list(dict.fromkeys(part for row in content["rows"] for part in row.get("parts_ms", {})))
     head = ("step", "first, s", "ms", "chained, ms", *names, "TFLOP/s", "GB/s")
     lines = [
         (
             row["work"],
             f"{row['first_seconds']:.1f}",
-            f"{row['ms']:.3g}",
+            f"{row['ms']:.3g}" if "ms" in row else "-",
             f"{row['chained_ms']:.3g}",
-            *(f"{row['parts_ms'].get(part, 0.0):.3g}" for part in names),
+            *(f"{row.get('parts_ms', {}).get(part, 0.0):.3g}" for part in names),
             f"{row['tflop_per_second']:.3g}",
             f"{row['gb_per_second']:.3g}",
         )
@@ -116,11 +120,12 @@ def main(arguments: Sequence[str]) -> None:
         cases[0][1].train.batch_size = 8
     else:
         cases = [*(("cifar10", _cifar10(dtype)) for dtype in ("bfloat16", "float32")), *cases]
-    rows = []
+    rows: dict[str, dict[str, Any]] = {}
     for case in cases:
-        rows.append(parts(*case, chained=2 if given.quick else given.repeats))
-        store(given.out, {"rows": rows})
-    print(section({"rows": rows}))
+        for row in parts(*case, chained=2 if given.quick else given.repeats):
+            rows[row["work"]] = row
+            store(given.out, {"rows": [*rows.values()]})
+    print(section({"rows": [*rows.values()]}))
 
 
 if __name__ == "__main__":
