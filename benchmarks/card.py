@@ -122,7 +122,9 @@ def _laws(sitting: Sitting) -> list[str]:
     tests = [f"tests/test_{name}.py" for name in names]
     several = importlib.util.find_spec("xdist") and not sitting.quick
     spread = ["-n", str(_PROCESSES)] if several else []
-    return _module("pytest", "-v", "--tb=line", "-m", "not slow", *spread, *tests)
+    # pytest-benchmark, where it is, warns of xdist, and our tests take warnings for errors.
+    quiet = ["-p", "no:benchmark"]
+    return _module("pytest", "-v", "--tb=line", "-m", "not slow", *quiet, *spread, *tests)
 
 
 def _laws_found(_: Sitting, said: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +29,26 @@ _ON_CARD = ((20_480, 32, 32, 3), (5_120, 32, 32, 3), (512, 224, 224, 3))
 _ON_CPU = ((128, 32, 32, 3), (16, 224, 224, 3))
 
 
-def limits(repeats: int, sizes: Sequence[tuple[int, ...]], side: int) -> dict[str, Any]:
-    """Measure all.
+def limits(repeats: int, sizes: Sequence[tuple[int, ...]], side: int) -> Iterator[dict[str, Any]]:
+    """Measure all, and show what there is after every row.
 
     Args:
         repeats: timed calls; medians count.
         sizes: of the pictures, (N, H, W, C).
         side: rows and columns of the matrices.
 
-    Returns:
+    Yields:
         "products": rows of dtype and TFLOP/s; "warps": rows of the pictures' shape, the method,
         milliseconds of values and of values with d/dtheta, and shares of the copy's rate.
     """
-    products = []
+    products: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
+    content = {"products": products, "warps": found}
     for dtype in ("float32", "bfloat16"):
         a = jax.random.normal(jax.random.key(0), (side, side), dtype)
         seconds = _median(jax.jit(jnp.matmul), (a, a), repeats)
         products.append({"dtype": dtype, "tflop_per_second": 2 * side**3 / seconds / 1e12})
-    found = []
+        yield content
     for size in sizes:
         images = jax.random.uniform(jax.random.key(1), size)
         theta = jax.random.uniform(jax.random.key(2), (size[0], 1), minval=-1.0)
@@ -55,12 +57,13 @@ def limits(repeats: int, sizes: Sequence[tuple[int, ...]], side: int) -> dict[st
             "pictures": list(size), "method": "copy", "ms": 1e3 * copied,
             "gb_per_second": 2 * images.nbytes / copied / 1e9,
         })  # fmt: skip
+        yield content
         for method in warps.METHODS:
             ours = foreign.available() if _on_cpu() else jax.default_backend() == "gpu"
             if method == "native" and not ours:
                 continue
             found.append(_warped(images, theta, method, copied, repeats))
-    return {"products": products, "warps": found}
+            yield content
 
 
 def _warped(
@@ -133,8 +136,9 @@ def main(arguments: Sequence[str]) -> None:
     repeats = given.repeats
     if given.quick:
         sizes, side, repeats = ((4, 8, 6, 3),), 64, 2
-    content = limits(repeats, sizes, side)
-    store(given.out, content)
+    content: dict[str, Any] = {}
+    for content in limits(repeats, sizes, side):
+        store(given.out, content)
     print(section(content))
 
 
