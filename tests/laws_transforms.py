@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv.transforms import Transform
+from flowjax_inv.transforms import Chain, Transform
+from flowjax_inv.transforms.base import Spatial
 
 HEIGHT, WIDTH = 10, 7  # not square: an exchange of x and y shows
 
@@ -23,7 +24,7 @@ def noise(*shape: int) -> jax.Array:
 
 def smooth_picture(height: int = 48, width: int = 40) -> jax.Array:
     y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
-    waves = [np.sin(1.9 * x + 0.7 * y + 0.3), np.cos(1.1 * x - 2.3 * y) * x]
+    waves = [np.sin(1.9 * x + 0.7 * y + 0.3), np.cos(1.1 * x - 2.3 * y) * x, np.sin(y - 0.4 * x)]
     return jnp.asarray(np.stack(waves, -1), jnp.float32)
 
 
@@ -31,6 +32,18 @@ def compositions(transform: Transform) -> tuple[jax.Array, jax.Array]:
     """Pairs of theta whose composition has coordinates: the whole box unless exp may leave it."""
     reach = 1.0 if transform.commutative or any(transform.periodic) else 0.4
     return thetas(transform, 12, reach, 1), thetas(transform, 12, reach, 2)
+
+
+def spatial_part(transform: Transform) -> Spatial | None:
+    """What of a transform moves pixels, zeros outside the picture."""
+    part = transform.spatial if isinstance(transform, Chain) else transform
+    return dataclasses.replace(part, padding="zeros") if isinstance(part, Spatial) else None
+
+
+def zero_padded(transform: Transform) -> Transform:
+    if isinstance(transform, Chain):
+        return dataclasses.replace(transform, spatial=spatial_part(transform))
+    return spatial_part(transform) or transform
 
 
 def labels_fit(transform: Transform) -> None:
@@ -45,30 +58,40 @@ def identity_is_exact(transform: Transform) -> None:
     identity = transform.identity
     assert identity.shape == (transform.dim,)
     matrix = np.asarray(transform.matrix(identity))
-    np.testing.assert_allclose(matrix, np.eye(3), atol=2e-7)
+    one = np.eye(len(matrix))
+    np.testing.assert_allclose(matrix, one, atol=2e-7)
     images = noise(2, HEIGHT, WIDTH, 3)
     out = transform(images, identity)
-    if np.array_equal(matrix, np.eye(3)):
+    if np.array_equal(matrix, one):
         np.testing.assert_array_equal(out, images)
     np.testing.assert_allclose(out, images, atol=1e-5)
     assert bool(jnp.all(transform.valid_mask(identity, HEIGHT, WIDTH)))
-    np.testing.assert_allclose(transform.coordinates(jnp.eye(3)), identity, atol=1e-6)
+    np.testing.assert_allclose(transform.coordinates(one), identity, atol=1e-6)
 
 
 def inverse_undoes(transform: Transform) -> None:
     theta = thetas(transform, 12, 0.95)
     back = transform.matrix(transform.inverse(theta))
     both = np.asarray(back) @ np.asarray(transform.matrix(theta))
-    np.testing.assert_allclose(both, np.broadcast_to(np.eye(3), both.shape), atol=2e-4)
+    np.testing.assert_allclose(both, np.broadcast_to(np.eye(both.shape[-1]), both.shape), atol=2e-4)
 
 
 def undo_brings_back(transform: Transform) -> None:
-    transform = dataclasses.replace(transform, padding="zeros")
+    moves = spatial_part(transform)
     theta = 0.3 * thetas(transform, 6, 1.0)
     picture, (height, width) = smooth_picture(), smooth_picture().shape[:2]
-    back = transform.undo(transform(picture, theta), theta)
+    if moves is None:  # what is found in a view is where it is in the image
+        assert np.array_equal(
+            transform.undo(picture, theta), np.broadcast_to(picture, (6, height, width, 3))
+        )
+        assert bool(transform.undone_mask(theta, height, width).all())
+        points = jnp.ones((6, 9, 2))
+        assert np.array_equal(transform.points_in_image(points, theta), points)
+        return
+    own = theta[:, : moves.dim]
+    back = zero_padded(transform).undo(moves(picture, own), theta)
     # A picture of ones comes back as ones where its view showed it, and not where it did not.
-    ones = transform.undo(transform(jnp.ones_like(picture), theta), theta)[..., 0]
+    ones = moves.undo(moves(jnp.ones_like(picture), own), own)[..., 0]
     shown = np.asarray(transform.undone_mask(theta, height, width))
     clear = np.asarray(ones) > 0.9999
     assert (clear <= shown).all()
@@ -78,7 +101,7 @@ def undo_brings_back(transform: Transform) -> None:
     points = jnp.asarray(np.random.default_rng(4).uniform(-0.5, 0.5, (6, 9, 2)), jnp.float32)
     there = np.asarray(transform.points_in_image(points, theta))
     column = np.concatenate([points, np.ones((6, 9, 1))], -1)[..., None]
-    expected = (np.asarray(transform.matrix(theta))[:, None] @ column)[..., :2, 0]
+    expected = (np.asarray(moves.matrix(own))[:, None] @ column)[..., :2, 0]
     np.testing.assert_allclose(there, expected, atol=1e-5)
 
 
@@ -97,15 +120,17 @@ def compose_is_the_matrix_product(transform: Transform) -> None:
 def compose_is_warping_twice(transform: Transform) -> None:
     if not transform.closed:
         return  # that it refuses is another law
-    transform = dataclasses.replace(transform, padding="zeros")
+    transform, moves = zero_padded(transform), spatial_part(transform)
     a, b = (0.3 * theta[:6] for theta in compositions(transform))
     picture = smooth_picture()
     once = transform(picture, transform.compose(a, b))
     twice = transform(transform(picture, b), a)
     # Compare where neither way saw padding: a picture of ones is still 1 there.
-    ones = jnp.ones((*picture.shape[:2], 1))
-    ones = jnp.minimum(transform(transform(ones, b), a), transform(ones, transform.compose(a, b)))
-    ok = np.asarray(ones[..., 0]) > 0.9999
+    ok = np.ones((6, *picture.shape[:2]), bool)
+    if moves is not None:
+        ones, (a_, b_) = jnp.ones((*picture.shape[:2], 1)), (t[:, : moves.dim] for t in (a, b))
+        ones = jnp.minimum(moves(moves(ones, b_), a_), moves(ones, moves.compose(a_, b_)))
+        ok = np.asarray(ones[..., 0]) > 0.9999
     assert ok.mean() > 0.1
     error = np.abs(np.asarray(once - twice)).max(-1)
     assert error[ok].max() < 0.01
@@ -143,7 +168,7 @@ def gradients_are_finite_and_right(transform: Transform) -> None:
     corners = jnp.sign(thetas(transform, 12, 1.0, seed=3))
     points = jnp.concatenate([thetas(transform, 4, 0.9), 0 * corners[:1], corners[:5]])
     points = jnp.concatenate([points, jnp.where(jnp.arange(transform.dim) == 0, corners[:2], 0)])
-    images = noise(HEIGHT, WIDTH, 2)
+    images = noise(HEIGHT, WIDTH, 3)
     out, pull = jax.vjp(lambda theta: transform(images, theta), points)
     (gradients,) = pull(noise(*out.shape))
     assert bool(jnp.all(jnp.isfinite(gradients)))
@@ -165,23 +190,23 @@ def gradients_are_finite_and_right(transform: Transform) -> None:
 
 
 def leading_axes_broadcast(transform: Transform) -> None:
-    images = noise(3, HEIGHT, WIDTH, 2)
+    images = noise(3, HEIGHT, WIDTH, 3)
     theta = thetas(transform, 6, 0.9).reshape(2, 3, transform.dim)
     out = transform(images, theta)
-    assert out.shape == (2, 3, HEIGHT, WIDTH, 2)
-    assert transform.matrix(theta).shape == (2, 3, 3, 3)
+    assert out.shape == (2, 3, HEIGHT, WIDTH, 3)
+    assert transform.matrix(theta).shape[:2] == (2, 3)
     assert transform.valid_mask(theta, HEIGHT, WIDTH).shape == (2, 3, HEIGHT, WIDTH)
     assert transform.inverse(theta).shape == theta.shape
     one = transform(images[1], theta[1, 1])
     np.testing.assert_allclose(one, out[1, 1], atol=1e-5)
     empty = transform(images[:0], theta[:, :0])
-    assert empty.shape == (2, 0, HEIGHT, WIDTH, 2)
+    assert empty.shape == (2, 0, HEIGHT, WIDTH, 3)
     with pytest.raises(ValueError, match=rf"theta has shape .* wants \(\.\.\., {transform.dim}\)"):
         transform(images, jnp.zeros((3, transform.dim + 1)))
 
 
 def jit_and_vmap_agree(transform: Transform) -> None:
-    images, theta = noise(12, HEIGHT, WIDTH, 2), thetas(transform, 12, 0.9)
+    images, theta = noise(12, HEIGHT, WIDTH, 3), thetas(transform, 12, 0.9)
 
     def all_of_it(images: jax.Array, theta: jax.Array) -> tuple[jax.Array, ...]:
         coordinates = transform.coordinates(transform.matrix(theta))

@@ -61,7 +61,7 @@ def test_every_field_of_a_class_can_be_set() -> None:
     """In its section, or it is filled in from what else is known."""
     filled_in = {
         "parent", "name", "dim", "embed", "periodic", "names", "scales", "anchor", "axis_name",
-        "conv", "min_size", "max_size", "centre", "steps", "every", "images",
+        "conv", "min_size", "max_size", "centre", "steps", "every", "images", "mean", "std",
     }  # fmt: skip
     for section, classes in (
         ("embedding", build.NETWORKS.values()),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.setup import build
-from flowjax_inv.transforms import Affine, Crop, Decoupled, Transform
+from flowjax_inv.transforms import Affine, Chain, Colour, Crop, Decoupled, Transform
 from flowjax_inv.transforms.matrices import exp, log
 
 # A new transform: one line here.
@@ -29,6 +29,12 @@ TRANSFORMS = [
     Crop(),
     Crop(min_size=0.3, max_size=0.8, align_corners=False, padding="border"),
     Crop(centre="picture", align_corners=False),
+    Colour("exposure"),
+    Colour("jitter", half_range=(0.3, 0.4, 0.5, 60.0)),
+    Colour("grey_world"),
+    Colour("all", mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)),
+    Chain(Affine("rotation_translation"), Colour("all", mean=(0.5,), std=(0.25,))),
+    Chain(Crop(centre="picture"), Colour("exposure")),
 ]
 LAWS = [
     laws.labels_fit,
@@ -47,12 +53,16 @@ LAWS = [
 
 
 def label(transform: Transform) -> str:
+    if isinstance(transform, Chain):
+        return f"{label(transform.spatial)}-{label(transform.colour)}"
     name = getattr(transform, "subgroup", "".join(getattr(transform, "entries", "")))
+    name = getattr(transform, "colours", name)
     return f"{type(transform).__name__}-{name}"
 
 
 def test_every_transform_is_under_the_laws():
-    assert set(build.TRANSFORMS.values()) == {type(transform) for transform in TRANSFORMS}
+    tested = {type(transform) for transform in TRANSFORMS}
+    assert {*build.TRANSFORMS.values(), Chain} == tested
 
 
 def test_every_law_is_listed():
@@ -62,7 +72,7 @@ def test_every_law_is_listed():
 
 
 # Of the classes the first, for the fast loop.
-FAST = (Affine("affine"), Decoupled(("f", "c")), Crop())
+FAST = (Affine("affine"), Decoupled(("f", "c")), Crop(), Colour("grey_world"))
 
 
 @pytest.mark.parametrize(

@@ -202,8 +202,9 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     classes = build.outputs(config, data.class_names)
     targets, test_targets = (build.targets(config, split) for split in (data.train, data.test))
     normalization = build.normalization(config)
-    normalization(jnp.asarray(data.train.images[:1]))  # refuses means of other channels
+    first = normalization(jnp.asarray(data.train.images[:1]))  # refuses means of other channels
     transform = build.transform(config)
+    jax.eval_shape(transform, first, transform.identity)  # refuses colours of grey pictures
     distribution = build.distribution(config, transform, classes=classes)
     per_epoch = steps_per_epoch(len(data.train), config.train.batch_size)
     config = _with_least_steps(config, per_epoch)

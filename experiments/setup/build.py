@@ -17,7 +17,7 @@ import numpy as np
 from experiments.setup.defaults import FIELDS, Config
 from experiments.setup.fields import did_you_mean
 from flowjax_inv import networks, training, transforms
-from flowjax_inv.data import digits, sprites, stored, subsets, user_pictures, variants
+from flowjax_inv.data import digits, sprites, stored, subsets, textures, user_pictures, variants
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
@@ -68,6 +68,7 @@ TRANSFORMS = {
     "affine": transforms.Affine,
     "decoupled": transforms.Decoupled,
     "crop": transforms.Crop,
+    "colour": transforms.Colour,
 }
 DISTRIBUTIONS = {
     "identity": Identity,
@@ -123,12 +124,23 @@ def _printed_digits(section: Config) -> DataSet:
     )
 
 
+def _textures(section: Config) -> DataSet:
+    return textures.textures(
+        train_size=section.train_size,
+        test_size=section.test_size,
+        seed=section.seed,
+        lamps=section.lamps,
+        lamp_half_range=section.lamp_half_range,
+    )
+
+
 # Those of GENERATED; what is not here is looked for among the prepared sets.
 SETS: dict[str, Callable[[Config], DataSet]] = {
     "mario_iggy": _mario_iggy,
     "picture_classes": _picture_classes,
     "pictures": _pictures,
     "printed_digits": _printed_digits,
+    "textures": _textures,
 }
 
 
@@ -211,19 +223,28 @@ def normalization(config: Config) -> Normalization:
 
 def transform(config: Config) -> transforms.Transform:
     """Return the transform of `config.transform`."""
-    cls = _look_up(TRANSFORMS, config.transform.name, "transform.name")
+    section = config.transform
+    cls = _look_up(TRANSFORMS, section.name, "transform.name")
+    if cls is transforms.Colour:
+        return _colours(config)
     fields = _fields(cls, config, "transform")
     if "entries" in fields:
         fields["entries"] = tuple(fields["entries"])
     chosen = cls(**fields)
     shifts = [name.startswith("translation") for name in chosen.names]
-    if config.transform.half_range or not any(shifts):
-        return chosen
-    wanted = config.transform.translation_half_range
-    half_range = (
-        wanted if shift else own for shift, own in zip(shifts, chosen.half_range, strict=True)
-    )
-    return dataclasses.replace(chosen, half_range=tuple(half_range))
+    if any(shifts) and not section.half_range:
+        half_range = (
+            section.translation_half_range if shift else own
+            for shift, own in zip(shifts, chosen.half_range, strict=True)
+        )
+        chosen = dataclasses.replace(chosen, half_range=tuple(half_range))
+    return transforms.Chain(chosen, _colours(config)) if section.colours else chosen
+
+
+def _colours(config: Config) -> transforms.Colour:
+    fields = _fields(transforms.Colour, config, "transform")
+    fields["half_range"] = tuple(config.transform.colour_half_range) or None
+    return transforms.Colour(mean=tuple(config.data.mean), std=tuple(config.data.std), **fields)
 
 
 def distribution(

@@ -20,6 +20,11 @@ def check(config: Config) -> None:
             raise ValueError(
                 f"config.{name} is {value!r} ({field.about}); allowed: {field.allowed()}{hint}"
             )
+    if values["transform.name"] == "colour" and values["transform.half_range"]:
+        raise ValueError(
+            f"config.transform.half_range is {values['transform.half_range']} with "
+            "transform.name=colour; give those of colours as transform.colour_half_range."
+        )
     if not values["evaluation.rules"]:
         raise ValueError("config.evaluation.rules is empty; name at least one of plain, code.")
     for name in ("classifier", "embedding"):

@@ -76,8 +76,8 @@ FIELDS: dict[str, Any] = {
     "data": {
         "name": Field(
             "mario_iggy",
-            "mario_iggy; printed_digits; picture_classes, your own in folders by class (dir); "
-            "pictures, any without labels; or a prepared set: python -m flowjax_inv.data",
+            "mario_iggy; printed_digits; textures; picture_classes, your own in folders by class "
+            "(dir); pictures, any without labels; or a prepared set: python -m flowjax_inv.data",
         ),
         "dir": Field("", "of prepared sets; empty: TFDS_DATA_DIR, else ~/tensorflow_datasets"),
         "size": Field(32, "of pictures: pixels of a side they are brought to", low=8),
@@ -96,6 +96,8 @@ FIELDS: dict[str, Any] = {
         "mean": Field((0.0,), "subtracted from intensities in [0, 1], per channel or one"),
         "std": Field((1.0,), "divides them, per channel or one", above=0),
         "mirror": Field(value=False, about="swap left and right at random while training"),
+        "lamps": Field(2, "of textures: different lights of the train images", low=1),
+        "lamp_half_range": Field(0.6, "of textures: of a lamp's log-gains", low=0),
         "sprites": Field("", ".npz with mario, iggy: (1, 3, 32, 32) in [0, 1]; empty: ours"),
         "half_range_degrees": Field(90.0, "R: poses are centre + U(-R, R)", above=0, high=90),
         "modes": Field(1, "arcs per class", low=1),
@@ -106,7 +108,7 @@ FIELDS: dict[str, Any] = {
         "seed": Field(0, "of the poses and their order", low=0),
     },
     "transform": {
-        "name": Field("affine", "transform", choices=("affine", "decoupled", "crop")),
+        "name": Field("affine", "transform", choices=("affine", "decoupled", "crop", "colour")),
         "subgroup": Field(
             "rotation_translation",
             "of affine",
@@ -116,6 +118,14 @@ FIELDS: dict[str, Any] = {
         "entries": Field("bd", "of decoupled: which of a, b, c, d, e, f are free"),
         "half_range": Field((), "per coordinate, degrees or half-widths; empty: its own", above=0),
         "translation_half_range": Field(1.0, "half-widths, where half_range is empty", above=0),
+        "colours": Field(
+            "",
+            "moved too, beside what name says; empty: none, and of colour alone jitter",
+            choices=("", "exposure", "jitter", "grey_world", "all"),
+        ),
+        "colour_half_range": Field(
+            (), "per colour: intensities, log-gains, degrees; empty: its own", above=0
+        ),
         "min_size": Field(0.2, "of crop, share of the picture's side", above=0, high=1),
         "max_size": Field(1.0, "of crop, share of the picture's side", above=0, high=1),
         "centre": Field(

@@ -1,4 +1,4 @@
-"""The contract every transform keeps, and those whose pictures are made by a matrix."""
+"""The contract every transform keeps, and that of those by which pixels change their places."""
 
 import abc
 import math
@@ -15,7 +15,7 @@ from flowjax_inv import warps
 from flowjax_inv.naming import check_name
 from flowjax_inv.transforms.matrices import inverse
 
-__all__ = ["ByMatrix", "Transform", "wrap"]
+__all__ = ["ByMatrix", "Spatial", "Transform", "wrap"]
 
 
 def wrap(theta: jax.Array, periodic: Sequence[bool]) -> jax.Array:
@@ -31,24 +31,20 @@ def wrap(theta: jax.Array, periodic: Sequence[bool]) -> jax.Array:
 class Transform(abc.ABC):
     """What every transform is: named coordinates in the unit box, and the pictures they make.
 
-    A_T(I)(x) = I(M(theta) x), theta in [-1, 1]^d; theta * half_range is physical, in `units`.
+    theta is in [-1, 1]^d; theta * half_range is physical, in `units`. Where no pixel changes its
+    place, maps of the view are maps of the image.
 
     Args:
         half_range: physical half-width of the box, per coordinate.
-        padding: "zeros" or "border", what is outside the picture.
-        align_corners: the pixel-centre rule of `flowjax_inv.warps`.
 
     Raises:
         ValueError: for names and numbers that make no transform.
     """
 
     half_range: tuple[float, ...] = field(kw_only=True)
-    padding: str = field(default="zeros", kw_only=True)
-    align_corners: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse fields that make no transform; subclasses call this last."""
-        check_name("padding", self.padding, warps.PADDINGS)
         given = cast("Iterable[float]", np.atleast_1d(self.half_range))  # a number, tuple or list
         half_range = tuple(float(h) for h in given)
         if len(half_range) != self.dim or not all(0 < h < math.inf for h in half_range):
@@ -99,11 +95,14 @@ class Transform(abc.ABC):
 
     @abc.abstractmethod
     def matrix(self, theta: ArrayLike) -> jax.Array:
-        """Return the matrices (..., 3, 3) of theta (..., d), output to input."""
+        """Return the matrices (..., k, k) of theta (..., d), output to input.
+
+        k is 3 for positions x, y, 1; 4 for colours red, green, blue, 1.
+        """
 
     @abc.abstractmethod
     def coordinates(self, matrix: ArrayLike) -> jax.Array:
-        """Return theta (..., d) of matrices (..., 3, 3) of this family: undoes `matrix`.
+        """Return theta (..., d) of matrices (..., k, k) of this family: undoes `matrix`.
 
         Theta may lie outside the box. Periodic coordinates are in [-1, 1); other rotations are
         read within half a turn. Matrices of another family are not noticed, except where there is
@@ -126,35 +125,29 @@ class Transform(abc.ABC):
             ValueError: if theta does not end in d, or leading axes do not broadcast.
         """
 
+    @abc.abstractmethod
+    def inverse(self, theta: ArrayLike) -> jax.Array:
+        """Return the theta that undoes theta; it may lie outside the box."""
+
     def valid_mask(self, theta: ArrayLike, height: int, width: int) -> jax.Array:
         """Return (..., H, W) bool: which pixels are sampled inside the picture."""
-        matrix = self.matrix(theta)
-        return warps.valid_mask(matrix, height, width, align_corners=self.align_corners)
+        return jnp.ones((*self._check(theta).shape[:-1], height, width), bool)
 
     def undo(self, views: ArrayLike, theta: ArrayLike) -> jax.Array:
-        """Bring what was found in views back to the images: masks, maps, (..., H, W, C) float.
-
-        B(V)(x) = V(M(theta)^-1 x); by the matrix, so it needs no theta of the inverse. What the
-        view does not show is padded: `undone_mask` tells where.
-        """
-        back = inverse(self.matrix(theta))
-        return warps.warp(views, back, padding=self.padding, align_corners=self.align_corners)
+        """Bring what was found in views back to the images: masks, maps, (..., H, W, C) float."""
+        views, theta = jnp.asarray(views), self._check(theta)
+        leading = jnp.broadcast_shapes(views.shape[:-3], theta.shape[:-1])
+        return jnp.broadcast_to(views, (*leading, *views.shape[-3:]))
 
     def undone_mask(self, theta: ArrayLike, height: int, width: int) -> jax.Array:
         """Return (..., H, W) bool: which pixels of the image its view shows."""
-        back = inverse(self.matrix(theta))
-        return warps.valid_mask(back, height, width, align_corners=self.align_corners)
+        return self.valid_mask(theta, height, width)
 
     def points_in_image(self, points: ArrayLike, theta: ArrayLike) -> jax.Array:
-        """Bring points (..., P, 2) of views to the images: M(theta) x, normalised x and y."""
-        matrix = self.matrix(theta)
-        points = jnp.asarray(points)
-        turned = jnp.einsum("...ij,...pj->...pi", matrix[..., :2, :2], points, precision="highest")
-        return turned + matrix[..., None, :2, 2]
-
-    def inverse(self, theta: ArrayLike) -> jax.Array:
-        """Return the theta that undoes theta; it may lie outside the box."""
-        return self.coordinates(inverse(self.matrix(theta)))
+        """Bring points (..., P, 2) of views to the images, normalised x and y."""
+        points, theta = jnp.asarray(points), self._check(theta)
+        leading = jnp.broadcast_shapes(points.shape[:-2], theta.shape[:-1])
+        return jnp.broadcast_to(points, (*leading, *points.shape[-2:]))
 
     def compose(self, a: ArrayLike, b: ArrayLike) -> jax.Array:
         """Return the theta of "a after b"; it may lie outside the box.
@@ -184,7 +177,58 @@ class Transform(abc.ABC):
 
 
 @dataclass(frozen=True)
-class ByMatrix(Transform):
+class Spatial(Transform):
+    """A transform that moves pixels: A_T(I)(x) = I(M(theta) x).
+
+    Args:
+        half_range: physical half-width of the box, per coordinate.
+        padding: "zeros" or "border", what is outside the picture.
+        align_corners: the pixel-centre rule of `flowjax_inv.warps`.
+
+    Raises:
+        ValueError: for names and numbers that make no transform.
+    """
+
+    padding: str = field(default="zeros", kw_only=True)
+    align_corners: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_name("padding", self.padding, warps.PADDINGS)
+        super().__post_init__()
+
+    def inverse(self, theta: ArrayLike) -> jax.Array:
+        """Return the theta that undoes theta; it may lie outside the box."""
+        return self.coordinates(inverse(self.matrix(theta)))
+
+    def valid_mask(self, theta: ArrayLike, height: int, width: int) -> jax.Array:
+        """Return (..., H, W) bool: which pixels are sampled inside the picture."""
+        matrix = self.matrix(theta)
+        return warps.valid_mask(matrix, height, width, align_corners=self.align_corners)
+
+    def undo(self, views: ArrayLike, theta: ArrayLike) -> jax.Array:
+        """Bring what was found in views back to the images: masks, maps, (..., H, W, C) float.
+
+        B(V)(x) = V(M(theta)^-1 x); by the matrix, so it needs no theta of the inverse. What the
+        view does not show is padded: `undone_mask` tells where.
+        """
+        back = inverse(self.matrix(theta))
+        return warps.warp(views, back, padding=self.padding, align_corners=self.align_corners)
+
+    def undone_mask(self, theta: ArrayLike, height: int, width: int) -> jax.Array:
+        """Return (..., H, W) bool: which pixels of the image its view shows."""
+        back = inverse(self.matrix(theta))
+        return warps.valid_mask(back, height, width, align_corners=self.align_corners)
+
+    def points_in_image(self, points: ArrayLike, theta: ArrayLike) -> jax.Array:
+        """Bring points (..., P, 2) of views to the images: M(theta) x, normalised x and y."""
+        matrix = self.matrix(theta)
+        points = jnp.asarray(points)
+        turned = jnp.einsum("...ij,...pj->...pi", matrix[..., :2, :2], points, precision="highest")
+        return turned + matrix[..., None, :2, 2]
+
+
+@dataclass(frozen=True)
+class ByMatrix(Spatial):
     """A transform whose pictures are made by `warps.warp`."""
 
     warp: str = field(default="auto", kw_only=True)

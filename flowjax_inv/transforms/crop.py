@@ -8,14 +8,14 @@ from jax.typing import ArrayLike
 
 from flowjax_inv import warps
 from flowjax_inv.naming import check_name
-from flowjax_inv.transforms.base import Transform
+from flowjax_inv.transforms.base import Spatial
 from flowjax_inv.transforms.matrices import as_matrices, assemble
 
 __all__ = ["Crop"]
 
 
 @dataclass(frozen=True)
-class Crop(Transform):
+class Crop(Spatial):
     """Cut a box out of images and blow it up to the whole picture.
 
     size = max_size + (theta_size - 1) (max_size - min_size) / 2       for width and height

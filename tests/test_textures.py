@@ -1,0 +1,50 @@
+"""Textures under lamps."""
+
+import numpy as np
+import pytest
+
+from flowjax_inv.data.textures import PALETTES, PATTERNS, TEST_LAMPS, textures
+
+
+def drawn(**fields):
+    given = {"train_size": 40, "test_size": 200, "seed": 0, "lamps": 2, "lamp_half_range": 0.4}
+    return textures(**given | fields)
+
+
+def lights(half_range: float) -> list[set[tuple[int, ...]]]:
+    """The gains of the images of both splits, found beside the same images in white light."""
+    lit, white = drawn(lamp_half_range=half_range), drawn(lamp_half_range=0.0)
+    found = []
+    for name in ("train", "test"):
+        seen, plain = (getattr(data, name).images.mean((1, 2)) for data in (lit, white))
+        found.append({tuple(row) for row in np.round(seen / plain, 1).tolist()})
+    return found
+
+
+def test_sets_are_what_they_say() -> None:
+    data = drawn()
+    assert data.train.images.shape == (40, 32, 32, 3)
+    assert len(data.class_names) == len(PATTERNS) * len(PALETTES) == 20
+    assert np.bincount(data.train.labels).tolist() == [2] * 20
+    np.testing.assert_array_equal(data.train.images, drawn().train.images)
+    assert not np.array_equal(data.train.images, drawn(seed=1).train.images)
+
+
+def test_train_images_know_few_lamps_and_the_test_others() -> None:
+    train, test = lights(0.4)
+    assert 2 <= len(train) <= 4  # two; where rounding parts one from itself, more
+    assert len(test) > TEST_LAMPS / 2
+    assert all(0.6 < gain < 1.6 for light in train | test for gain in light)
+    assert lights(0.0) == [{(1.0, 1.0, 1.0)}] * 2
+
+
+def test_no_lamp_makes_one_palette_of_another() -> None:
+    ratios = np.log([np.divide(*pair) for pair in PALETTES.values()])
+    apart = np.abs(ratios[:, None] - ratios[None]).max(-1)
+    assert apart[~np.eye(len(ratios), dtype=bool)].min() > 0.2
+
+
+def test_what_is_refused() -> None:
+    for fields in ({"lamps": 0}, {"test_size": 0}, {"lamp_half_range": -0.1}):
+        with pytest.raises(ValueError, match="want at least 1 of each"):
+            drawn(**fields)
