@@ -24,6 +24,7 @@ from experiments.report.image_tables import (
     replace_between_markers,
     turned_table,
 )
+from experiments.report.lamps import lamps_table
 from experiments.report.moved import moved_table
 from experiments.report.reading import read_object
 from experiments.report.sprite_tables import (
@@ -50,6 +51,7 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {
         "half_turned": half_turned_table,
         "evidence": evidence_table,
         "moved": moved_table,
+        "lamps": lamps_table,
         "images": images_table,
         "turned": turned_table,
         "aligned": aligned_table,

@@ -8,30 +8,17 @@ from typing import Any
 
 import pytest
 from finished_run import GOOD, IMAGES
+from kept_runs import MNIST, write_results
 
 from experiments import publish
 from experiments.report import image_tables, papers, sprite_tables
 from experiments.report.compare import compare
-from experiments.report.evidence import evidence_table
-from experiments.report.few_labels import accuracies, few_labels_table
-from experiments.report.half_turned import half_turned_table
 from experiments.report.headline import headline_table
-from experiments.report.moved import moved_table
 from experiments.report.page import write_report
 from experiments.running.command_line import UsageError
 from experiments.setup import build
 
 PAGE = "docs/results.md"
-
-
-def write_results(
-    root: Path, name: str, seed: int, config: dict[str, Any] | None = None, /, **results: Any
-) -> None:
-    folder = root / name / str(seed)
-    folder.mkdir(parents=True)
-    (folder / "results.json").write_text(json.dumps(results))
-    if config is not None:
-        (folder / "config.json").write_text(json.dumps(config))
 
 
 def test_results_table_has_mean_and_deviation(tmp_path: Path) -> None:
@@ -112,7 +99,6 @@ def _rows(table: str) -> list[str]:
     return [line.split(" |")[0].removeprefix("| ") for line in table.split("\n")[2:]]
 
 
-MNIST = {"data": {"name": "mnist"}, "train": {"epochs": 4}}
 RUN = "python -m experiments.run --config=experiments/mnist.py:cpu"
 
 
@@ -331,78 +317,6 @@ def test_a_figure_of_a_paper_stands_in_one_table() -> None:
         for method, figure in figures.items():
             for stated in figures.values():
                 assert papers.paper_figure({"method": method, "paper": stated}, {}) == figure
-
-
-def test_half_turned_table_has_the_range_of_both_halves(tmp_path: Path) -> None:
-    turned = {"data": {"name": "mnist", "rotated_classes": "0-1"}}
-    shares = {"arc_share_0": 0.9, "arc_share_1": 1.0, "arc_share_2": 0.2, "arc_share_3": 0.1}
-    names = {"class_names": list("0123"), "method": "flow", "test_accuracy": 0.95}
-    write_results(
-        tmp_path, "half", 0, turned, **names, **shares, test_accuracy_averaged=0.975, seconds=60
-    )
-    write_results(tmp_path, "half_none", 0, turned, **names | {"method": "identity"})
-    write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
-    _, _, row, none = half_turned_table(tmp_path).split("\n")
-    assert row.startswith("| half | flow | mnist | 1 | 171 | 27 | 97.50 | 95.00 | 1.0 |")
-    assert none.startswith("| half_none | none | mnist | 1 | – | – | – | 95.00 |")
-    assert "half" not in image_tables.images_table(tmp_path)
-
-
-def test_evidence_table_has_the_range_beside_the_truth(tmp_path: Path) -> None:
-    config = {
-        "data": {"name": "mnist", "rotated_degrees": 90.0}, "distribution": {"name": "augerino"},
-        "classifier": {"name": "shallow", "activation": "cos", "point": False},
-    }  # fmt: skip
-    found = IMAGES | {
-        "method": "augerino", "half_range_rotation": 88.0, "test_accuracy_averaged": 0.9,
-        "bound": -0.45, "seconds": 60,
-    }  # fmt: skip
-    write_results(tmp_path, "half", 0, config, **found)
-    write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
-    *_, row = evidence_table(tmp_path).split("\n")
-    assert row.startswith(
-        "| half | mnist | random Fourier | learned | 1 | 88.0 | 90 | 90.00 | −0.450 | 1.0 |"
-    )
-    assert "half" not in image_tables.images_table(tmp_path)
-
-
-def test_few_labels_table_is_by_set_size_and_method(tmp_path: Path) -> None:
-    for seed, accuracy in enumerate((0.80, 0.82)):
-        found = IMAGES | {"test_accuracy": 0.5, "test_accuracy_averaged": accuracy}
-        write_results(tmp_path, "few_labels_fashion_mnist_flow_1250", seed, MNIST, **found)
-    none = IMAGES | {"method": "identity", "test_accuracy": 0.79}
-    write_results(tmp_path, "few_labels_fashion_mnist_none_1250", 0, MNIST, **none)
-    write_results(tmp_path, "few_labels_fashion_mnist_none_312", 0, MNIST, **none)
-    heads, _, small, row = few_labels_table(tmp_path).split("\n")
-    assert heads.startswith("| data | images | seeds | none | crop | fixed | augerino |")
-    assert small == "| fashion_mnist | 312 | 1 | **79.00** | – | – | – | – | – | – | – |"
-    assert row == (
-        "| fashion_mnist | 1,250 | 2 | 79.00 (1) | – | – | – | – | – | **81.00 ± 1.41** | – |"
-    )
-    curves = accuracies(tmp_path)["fashion_mnist"]
-    assert list(curves) == ["none", "flow"]
-    assert curves["none"] == {312: [79.0], 1250: [79.0]}
-    assert curves["flow"][1250] == pytest.approx([80.0, 82.0])
-    write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
-    assert "few_labels" not in image_tables.images_table(tmp_path)
-
-
-def test_moved_table_has_what_every_method_found(tmp_path: Path) -> None:
-    for seed, turn in enumerate((170.0, 174.0)):
-        found = IMAGES | {"half_range_rotation": turn, "test_accuracy_averaged": 0.85}
-        write_results(tmp_path, "lila_rotated_lila_1250", seed, MNIST, **found, seconds=300)
-    none = IMAGES | {"method": "identity", "test_accuracy": 0.79, "seconds": 60}
-    write_results(tmp_path, "lila_rotated_none_1250", 0, MNIST, **none)
-    shift = IMAGES | {"half_range_translation_x": 0.5, "test_accuracy_averaged": 0.9, "seconds": 60}
-    write_results(tmp_path, "lila_translated_lila_5000", 0, MNIST, **shift)
-    heads, _, turned, shifted = moved_table(tmp_path).split("\n")
-    assert heads == "| images | truth | number | seeds | none | lila |"
-    assert turned == (
-        "| turned | 180° | 1,250 | 1-2 | –, 79.0 %, 1 min | 172 ± 3°, 85.0 ± 0.0 %, 5 ± 0 min |"
-    )
-    assert shifted == "| shifted | 0.571 | 5,000 | 1 | – | 0.50, 90.0 %, 1 min |"
-    write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
-    assert "lila" not in image_tables.images_table(tmp_path)
 
 
 def test_headline_has_a_line_for_what_was_run(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from experiments.report.formats import (
 )
 from experiments.report.half_turned import turned_classes
 from experiments.report.kept import read_by_name, read_kept
+from experiments.report.lamps import of_lamps
 from experiments.report.moved import of_moved
 from experiments.report.papers import paper_figure
 from experiments.report.reading import flat
@@ -71,6 +72,7 @@ def images_table(root: Path) -> str:
         and not of_few_labels(runs)
         and not of_evidence(runs)
         and not of_moved(runs)
+        and not of_lamps(runs)
     ]
     known = {key for runs in kept for seed in runs.results for key in seed}
     turned = "half_range_rotation" in known
