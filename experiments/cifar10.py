@@ -29,9 +29,13 @@ def get_config(variant: str = "") -> defaults.Config:
     config.train.epochs, config.objective.burn_in_epochs = 200, 10
     classifier = config.optimizer.classifier
     classifier.name, classifier.learning_rate, classifier.scalar_fraction = "sgd", 0.1, 0.1
+    # Ours: on a card in bfloat16 one of two runs of a seed fell to chance after 140 steps, and
+    # stayed there. Norms of a sound run are 1 to 2.
+    classifier.clip_norm = 4.0
     if variant == "cpu":
         recipes.two_cores(config, epochs=6, learning_rate=1e-3)
         config.objective.copies, config.train.batch_size = 1, 128
+        classifier.clip_norm = 0.0
         config.objective.burn_in_epochs, config.controller.value = 1, 0.03
         config.evaluation.rules = ("plain",)  # the code's 300 draws would take as long as an epoch
     return recipes.smoke(config) if variant == "smoke" else config

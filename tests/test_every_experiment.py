@@ -52,10 +52,15 @@ def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("name", ["three_modes", "rotation_discovery", "no_invariance"])
-def test_every_experiment_on_sprites_runs(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["three_modes", "rotation_discovery", "no_invariance", "lamps"])
+def test_every_experiment_on_drawn_images_runs(name: str, tmp_path: Path) -> None:
     module = importlib.import_module(f"experiments.{name}")
     results = train_and_evaluate(module.get_config("smoke"), tmp_path / name)
+    if name == "lamps":
+        units = dict(zip(results["coordinates"], results["units"], strict=True))
+        assert {units["hue"], units["tint"]} == {"degrees", "intensity"}
+        assert all(results[f"half_range_{colour}"] > 0 for colour in units)
+        return
     assert np.isfinite(results["half_range_degrees"])
     if name != "three_modes":  # where the way between modes counts
         assert results["invariance_found"] == (

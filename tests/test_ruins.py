@@ -16,7 +16,9 @@ from experiments.setup import defaults
 from experiments.setup.assembly import assemble
 from flowjax_inv.transforms import Affine
 
-BOX = {"log_volume": 2 * math.log(2.0), "pixels": [0.02, 0.05]}
+BOX = {
+    "log_volume": 2 * math.log(2.0), "pixels": [0.02, 0.05], "burn_in_epochs": 0, "chance": 0.1,
+}  # fmt: skip
 
 
 def line(epoch: float, entropy: float | None, views: float = 0.3, originals: float = 0.2) -> Any:
@@ -50,8 +52,23 @@ def test_what_counts_as_a_ruin(entropy: Any, views: float, originals: float, fou
 
 def test_it_counts_since_the_epoch_it_began_and_not_in_burn_in_or_within_epochs() -> None:
     lines = [line(1.0, -9.0), line(1.5, -9.0), line(2.0, 0.0), line(3.0, -9.0), line(4.0, -9.0)]
-    assert ruins.first_ruin(lines, burn_in_epochs=1, **BOX) == ("collapsed", 3.0)
-    assert ruins.first_ruin([*lines, line(5.0, 0.0)], burn_in_epochs=1, **BOX) == ("", None)
+    box = BOX | {"burn_in_epochs": 1}
+    assert ruins.first_ruin(lines, **box) == ("collapsed", 3.0)
+    assert ruins.first_ruin([*lines, line(5.0, 0.0)], **box) == ("", None)
+
+
+def test_a_classifier_that_guesses_is_named_in_burn_in_too() -> None:
+    """Seen on a card, in bfloat16: after 140 steps one of ten classes for every image, for good."""
+    box = BOX | {"burn_in_epochs": 5, "chance": 0.1}
+    guesses = [line(epoch, 0.0) | {"train_accuracy": 0.101} for epoch in (1.0, 2.0, 3.0, 4.0)]
+    assert ruins.first_ruin(guesses[:2], **box) == ("", None)  # of many classes it takes epochs
+    assert ruins.first_ruin(guesses, **box) == ("guessing", 3.0)
+    learned = line(5.0, 0.0) | {"train_accuracy": 0.3}
+    assert ruins.first_ruin([*guesses, learned], **box) == ("", None)
+    assert ruins.warning("guessing", 3.0).startswith("WARNING: in epoch 3 the classifier is guess")
+    # A handful of images says nothing of chance, an angle has none.
+    assert ruins.box_of(assemble(smoke()))["chance"] == 0.0
+    assert ruins.box_of(assemble(smoke(train__log_every=40)))["chance"] == 0.25
 
 
 def test_one_wide_coordinate_is_no_collapse() -> None:

@@ -43,12 +43,14 @@ SATURATED_SHARE = 0.05  # of runs that do not say their own limit
 # Keys of a logged step that every method writes as a number: null there means not finite.
 _ALWAYS_LOGGED = ("loss", "cross_entropy", "train_accuracy")
 
-# What a density can be ruined into (`experiments.running.ruins`), and what to do.
+# What a training can be ruined into (`experiments.running.ruins`), and what to do.
 RUINS = {
     "blown open": "nearly every transform counts as alike, and views are classified half as "
     "well as originals; lower alpha, or let the classifier learn longer before (burn-in).",
     "collapsed": "no image may be moved by a pixel at its rim. Right where nothing may be moved; "
     "else raise alpha.",
+    "guessing": "right no oftener than by chance, so that no view costs anything; lower its "
+    "learning rate, or set config.optimizer.classifier.clip_norm.",
 }
 
 # Units of the coordinates, as `transforms/` has them; a test compares. Importing that module

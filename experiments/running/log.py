@@ -61,8 +61,7 @@ class Log:
 
     def first_ruin(self) -> tuple[str, float | None]:
         """Return the ruin that the epochs so far ended in, and since which; see `ruins`."""
-        burn_in = self.parts.config.objective.burn_in_epochs
-        return ruins.first_ruin(self.folder.metrics(), burn_in_epochs=burn_in, **self._box)
+        return ruins.first_ruin(self.folder.metrics(), **self._box)
 
     def mean_of_last_epoch(self, name: str) -> float:
         """Return the mean of a figure over the steps of the last epoch."""
@@ -76,7 +75,7 @@ class Log:
 
     def _warn(self, line: dict[str, Any]) -> None:
         """Say it once when an epoch has ended in another ruin than the one before."""
-        if line["step"] % self.parts.epoch_steps or line["step"] <= self.parts.burn_in_steps:
+        if line["step"] % self.parts.epoch_steps:
             return
         found = ruins.ruin(line, **self._box)
         if found and found != self._ruin:

@@ -1,4 +1,4 @@
-"""The two ways a density is ruined in training, told in the epoch they happen."""
+"""The ways a training is ruined without an error, told in the epoch they happen."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +11,7 @@ from flowjax_inv.transforms import Transform
 __all__ = [
     "BLOWN_OPEN",
     "COLLAPSED",
+    "GUESSING",
     "box_of",
     "first_ruin",
     "moves_a_pixel",
@@ -19,10 +20,13 @@ __all__ = [
     "warning",
 ]
 
-BLOWN_OPEN, COLLAPSED = RUINS
+BLOWN_OPEN, COLLAPSED, GUESSING = RUINS
 _BY_PIXELS = {"degrees", "half-widths", "half-heights", "log-scale", "algebra"}  # units
 _NEAR_EVEN = 1.0  # nats below the box's log volume
 _HALF_AS_WELL = math.log(2.0)  # nats that views cost more than originals
+_OFTENER = 1.25  # than chance: below, a classifier guesses
+_LEARNS_BY = 3  # epochs, by which every set of these tells something apart
+_ENOUGH = 1_000  # images in a line of metrics, to tell it from chance
 
 
 def pixel_half_ranges(transform: Transform, size: int) -> list[float]:
@@ -40,32 +44,50 @@ def pixel_half_ranges(transform: Transform, size: int) -> list[float]:
 
 
 def box_of(parts: Assembly) -> dict[str, Any]:
-    """Return `log_volume` and `pixels` of a run.
+    """Return what `ruin` must know of a run.
 
     Nothing can be told of a list of crops, and a density of poses is right to be sharp.
     """
-    transform, poses = parts.transform, parts.objective.pose_likelihood
+    config, transform = parts.config, parts.transform
+    box = {"burn_in_epochs": config.objective.burn_in_epochs, "chance": 0.0}
+    seen = config.train.log_every * config.train.batch_size
+    if config.objective.loss == "cross_entropy" and seen >= _ENOUGH:
+        box["chance"] = 1.0 / len(parts.data.class_names)
+    poses = parts.objective.pose_likelihood
     if poses or parts.distribution.discrete or not parts.distribution.has_density:
-        return {"log_volume": math.inf, "pixels": []}
+        return {"log_volume": math.inf, "pixels": [], **box}
     size = min(parts.data.train.images.shape[1:3])
     pixels = pixel_half_ranges(transform, size) if {*transform.units} <= _BY_PIXELS else []
-    return {"log_volume": transform.dim * math.log(2.0), "pixels": pixels}
+    return {"log_volume": transform.dim * math.log(2.0), "pixels": pixels, **box}
 
 
-def ruin(line: Mapping[str, Any], *, log_volume: float, pixels: Sequence[float]) -> str:
+def ruin(
+    line: Mapping[str, Any],
+    *,
+    log_volume: float,
+    pixels: Sequence[float],
+    burn_in_epochs: int,
+    chance: float,
+) -> str:
     """Name the ruin that a line of metrics shows; empty if none.
 
-    Blown open: the entropy is within a nat of the box's, and the right class of a view has half
-    the probability that it has of the original (geometric means). Collapsed: the entropy is below
-    that of boxes whose every half-range is a pixel at the rim.
+    Guessing: from the third epoch on the train images are classified right no oftener than 1.25
+    times by chance. The others are of epochs with views. Blown open: the entropy is within a nat of
+    the box's, and the right class of a view has half the probability that it has of the original
+    (geometric means). Collapsed: the entropy is below that of boxes whose every half-range is a
+    pixel at the rim.
 
     Args:
-        line: of metrics.jsonl, of a step with views.
+        line: of metrics.jsonl.
         log_volume: of the box, nats.
         pixels: half-ranges of a pixel, box units.
+        burn_in_epochs: in which there are no views.
+        chance: one over the number of classes; 0 where that cannot be told.
     """
+    if line["epoch"] >= _LEARNS_BY and line.get("train_accuracy", 1.0) < _OFTENER * chance:
+        return GUESSING
     entropy = line.get("entropy")
-    if entropy is None:  # not a number
+    if entropy is None or line["epoch"] <= burn_in_epochs:  # None: not a number
         return ""
     views, originals = line.get("cross_entropy"), line.get("cross_entropy_original")
     if views is not None and originals:  # 0: originals are not classified
@@ -76,20 +98,17 @@ def ruin(line: Mapping[str, Any], *, log_volume: float, pixels: Sequence[float])
     return COLLAPSED if point else ""
 
 
-def first_ruin(
-    lines: Iterable[Mapping[str, Any]], *, burn_in_epochs: int, **box: Any
-) -> tuple[str, float | None]:
+def first_ruin(lines: Iterable[Mapping[str, Any]], **box: Any) -> tuple[str, float | None]:
     """Return the ruin that the last epoch ended in, and the epoch since when it is so.
 
     Args:
         lines: of metrics.jsonl.
-        burn_in_epochs: in which there are no views.
-        **box: `log_volume` and `pixels`, see `ruin`.
+        **box: of `box_of`, see `ruin`.
     """
     now, since = "", None
     for line in lines:
         epoch = line["epoch"]
-        if epoch > burn_in_epochs and epoch == round(epoch):
+        if epoch == round(epoch):
             found = ruin(line, **box)
             if found != now:
                 now, since = found, epoch if found else None
@@ -113,4 +132,5 @@ def moves_a_pixel(results: Mapping[str, Any], parts: Assembly) -> bool:
 
 def warning(found: str, epoch: float) -> str:
     """Return the line that a run prints."""
-    return f"WARNING: in epoch {epoch:g} the density is {found}: {RUINS[found]}"
+    what = "classifier" if found == GUESSING else "density"
+    return f"WARNING: in epoch {epoch:g} the {what} is {found}: {RUINS[found]}"
