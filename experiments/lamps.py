@@ -27,12 +27,12 @@ def get_config(variant: str = "") -> defaults.Config:
     config.data.name, config.data.train_size, config.data.test_size = "textures", 1_200, 1_000
     config.data.lamps, config.data.lamp_half_range = 4, 0.4
     config.data.mean, config.data.std = (0.35,), (0.2,)
-    config.transform.name, config.transform.colours = "colour", "all"
+    config.transform.name, config.transform.colours = "colour", "gains"
     config.distribution.name = "identity" if method == "none" else method
     config.distribution.start_half_range, config.distribution.start_scale = (0.1,), 0.05
     config.distribution.loc_std = 0.05
     if method == "fixed":
-        half = (0.25, 0.5, 0.25, 0.05, 0.5, 0.5)
+        half = (0.58,) * 3
         config.distribution.box_high = half
         config.distribution.box_low = tuple(-each for each in half)
     config.classifier.name, config.classifier.width = "simple_conv", 8

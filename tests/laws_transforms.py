@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flowjax_inv.transforms import Chain, Transform
-from flowjax_inv.transforms.base import Spatial
+from flowjax_inv.transforms import Chain, Spatial, Transform
 
 HEIGHT, WIDTH = 10, 7  # not square: an exchange of x and y shows
 

@@ -118,7 +118,7 @@ def test_one_command_runs_every_stage(tmp_path: Path) -> None:
 
 
 def test_shares_are_of_the_copys_rate() -> None:
-    found = limits.limits(2, ((2, 6, 5, 1),), 16)
+    *_, found = limits.limits(2, ((2, 6, 5, 1),), 16)
     assert [row["dtype"] for row in found["products"]] == ["float32", "bfloat16"]
     copy, *rest = found["warps"]
     for row in rest:

@@ -1,5 +1,7 @@
 """Colours and chains of two transforms: what the laws of all transforms do not say."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +12,12 @@ from experiments.setup import build, defaults
 from experiments.setup.assembly import assemble
 from flowjax_inv.data.digits import printed_digits
 from flowjax_inv.data.pixels import Normalization
-from flowjax_inv.transforms import Affine, Chain, Colour, Crop
+from flowjax_inv.transforms import Affine, Chain, Colour, Crop, Gains, Transform
 
 RED, GREEN, BLUE, GREY = np.eye(3)[0], np.eye(3)[1], np.eye(3)[2], np.full(3, 0.25)
 
 
-def coloured(transform: Colour, colour: np.ndarray, **theta: float) -> np.ndarray:
+def coloured(transform: Transform, colour: np.ndarray, **theta: float) -> np.ndarray:
     """One pixel's colour after a transform, theta by name."""
     image = jnp.asarray(colour, jnp.float32).reshape(1, 1, 3)
     given = jnp.asarray([theta.get(name, 0.0) for name in transform.names])
@@ -23,7 +25,7 @@ def coloured(transform: Colour, colour: np.ndarray, **theta: float) -> np.ndarra
 
 
 def test_colours_go_where_their_names_say() -> None:
-    every = Colour("all")
+    every = Colour(colours="all")
     third = 2 / 3  # of half a circle
     for before, after in ((RED, GREEN), (GREEN, BLUE), (BLUE, RED)):
         np.testing.assert_allclose(coloured(every, before, hue=third), after, atol=1e-6)
@@ -41,7 +43,10 @@ def test_colours_go_where_their_names_say() -> None:
 
 def test_normalised_images_take_the_same_colours() -> None:
     normalization = Normalization((0.4, 0.5, 0.6), (0.2, 0.3, 0.25))
-    plain, normalised = Colour("all"), Colour("all", normalization.mean, normalization.std)
+    plain, normalised = (
+        Colour(colours="all"),
+        Colour(normalization.mean, normalization.std, colours="all"),
+    )
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (4, 5, 6, 3)).astype(np.uint8)
     theta = jnp.asarray(random.uniform(-1, 1, (4, 6)), jnp.float32)
@@ -56,7 +61,7 @@ def test_normalised_images_take_the_same_colours() -> None:
 
 
 def test_a_chain_is_colours_then_positions() -> None:
-    spatial, colour = Affine("rotation_translation"), Colour("exposure")
+    spatial, colour = Affine("rotation_translation"), Colour(colours="exposure")
     chain = Chain(spatial, colour)
     images = jnp.asarray(np.random.default_rng(1).random((3, 7, 9, 3)), jnp.float32)
     theta = jnp.asarray(np.random.default_rng(2).uniform(-0.5, 0.5, (3, 5)), jnp.float32)
@@ -76,12 +81,12 @@ def test_what_is_refused() -> None:
     with pytest.raises(TypeError, match="dtype uint8; want floating point"):
         Colour()(np.zeros((2, 5, 5, 3), np.uint8), theta)
     with pytest.raises(ValueError, match="vivid"):
-        Colour("vivid")
+        Colour(colours="vivid")
     with pytest.raises(ValueError, match=r"std=\(0.2, 0.0, 0.1\).*three.*positive"):
         Colour(std=(0.2, 0.0, 0.1))
     with pytest.raises(ValueError, match=r"want \(\.\.\., 4, 4\)"):
         Colour().coordinates(jnp.eye(3))
-    for pair in ((Affine(), Crop()), (Colour(), Affine()), (Colour(), Colour("exposure"))):
+    for pair in ((Affine(), Crop()), (Colour(), Affine()), (Colour(), Colour(colours="exposure"))):
         with pytest.raises(ValueError, match=r"want one that moves pixels .*, then one that does"):
             Chain(*pair)
 
@@ -92,10 +97,16 @@ def test_colours_of_a_config() -> None:
     config.data.std = (0.5,)
     chain = build.transform(config)
     assert chain == Chain(
-        Affine("rotation_translation"), Colour("grey_world", (0.0,), (0.5,), half_range=(0.1, 0.2))
+        Affine("rotation_translation"),
+        Colour((0.0,), (0.5,), colours="grey_world", half_range=(0.1, 0.2)),
     )
     assert build.distribution(config, chain, classes=2).dim == 5
-    config.transform.name, config.transform.half_range = "colour", (0.1, 0.2)
+    config.transform.name, config.transform.colours = "colour", "gains"
+    config.transform.colour_half_range = (0.1, 0.2, 0.3)
+    gains = build.transform(config)
+    assert gains == Gains((0.0,), (0.5,), half_range=(0.1, 0.2, 0.3))
+    np.testing.assert_allclose(coloured(gains, GREY, green=1.0)[1], 0.25 * math.exp(0.2), rtol=1e-6)
+    config.transform.half_range = (0.1, 0.2)
     with pytest.raises(ValueError, match=r"give those of colours as transform\.colour_half_range"):
         assemble(config)
     config = mnist.get_config("smoke")
@@ -105,7 +116,7 @@ def test_colours_of_a_config() -> None:
 
 
 def test_gradients_reach_images_and_theta() -> None:
-    transform = Colour("all")
+    transform = Colour(colours="all")
     image = jnp.full((2, 2, 3), 0.4).at[..., 0].set(0.7)
 
     def loss(theta: jax.Array) -> jax.Array:

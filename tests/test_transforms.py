@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.setup import build
-from flowjax_inv.transforms import Affine, Chain, Colour, Crop, Decoupled, Transform
+from flowjax_inv.transforms import Affine, Chain, Colour, Crop, Decoupled, Gains, Transform
 from flowjax_inv.transforms.matrices import exp, log
 
 # A new transform: one line here.
@@ -29,12 +29,13 @@ TRANSFORMS = [
     Crop(),
     Crop(min_size=0.3, max_size=0.8, align_corners=False, padding="border"),
     Crop(centre="picture", align_corners=False),
-    Colour("exposure"),
-    Colour("jitter", half_range=(0.3, 0.4, 0.5, 60.0)),
-    Colour("grey_world"),
-    Colour("all", mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)),
-    Chain(Affine("rotation_translation"), Colour("all", mean=(0.5,), std=(0.25,))),
-    Chain(Crop(centre="picture"), Colour("exposure")),
+    Colour(colours="exposure"),
+    Colour(colours="jitter", half_range=(0.3, 0.4, 0.5, 60.0)),
+    Colour(colours="grey_world"),
+    Colour(colours="all", mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)),
+    Gains(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)),
+    Chain(Affine("rotation_translation"), Colour(colours="all", mean=(0.5,), std=(0.25,))),
+    Chain(Crop(centre="picture"), Colour(colours="exposure")),
 ]
 LAWS = [
     laws.labels_fit,
@@ -62,7 +63,7 @@ def label(transform: Transform) -> str:
 
 def test_every_transform_is_under_the_laws():
     tested = {type(transform) for transform in TRANSFORMS}
-    assert {*build.TRANSFORMS.values(), Chain} == tested
+    assert {*build.TRANSFORMS.values(), Chain, Gains} == tested
 
 
 def test_every_law_is_listed():
@@ -72,7 +73,7 @@ def test_every_law_is_listed():
 
 
 # Of the classes the first, for the fast loop.
-FAST = (Affine("affine"), Decoupled(("f", "c")), Crop(), Colour("grey_world"))
+FAST = (Affine("affine"), Decoupled(("f", "c")), Crop(), Colour(colours="grey_world"))
 
 
 @pytest.mark.parametrize(

@@ -241,10 +241,12 @@ def transform(config: Config) -> transforms.Transform:
     return transforms.Chain(chosen, _colours(config)) if section.colours else chosen
 
 
-def _colours(config: Config) -> transforms.Colour:
-    fields = _fields(transforms.Colour, config, "transform")
+def _colours(config: Config) -> transforms.Transform:
+    """Return the transform of `config.transform.colours` and its half-range."""
+    cls = transforms.Gains if config.transform.colours == "gains" else transforms.Colour
+    fields = _fields(cls, config, "transform")
     fields["half_range"] = tuple(config.transform.colour_half_range) or None
-    return transforms.Colour(mean=tuple(config.data.mean), std=tuple(config.data.std), **fields)
+    return cls(mean=tuple(config.data.mean), std=tuple(config.data.std), **fields)
 
 
 def distribution(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.export.files import write
 from flowjax_inv.inference import Average, mean_shift, predict
-from flowjax_inv.transforms import Transform
+from flowjax_inv.transforms import Chain, Spatial, Transform
 
 __all__ = ["with_plain_convolutions", "write_aligner", "write_predictor"]
 
@@ -155,14 +155,21 @@ def _conventions(transform: Transform, normalization: Normalization) -> dict[str
         },
         "transform": {
             "name": type(transform).__name__,
-            "padding": transform.padding,
-            "align_corners": transform.align_corners,
+            **_of_positions(transform),
             "coordinates": list(transform.names),
             "units": list(transform.units),
             "half_range": list(transform.half_range),
             "periodic": list(transform.periodic),
         },
     }
+
+
+def _of_positions(transform: Transform) -> dict[str, Any]:
+    """Return how pixels are read, of a transform that moves them."""
+    part = transform.spatial if isinstance(transform, Chain) else transform
+    if not isinstance(part, Spatial):
+        return {}
+    return {"padding": part.padding, "align_corners": part.align_corners}
 
 
 def _applied(module: nn.Module, variables: Any) -> Callable[[jax.Array], Any]:

@@ -7,9 +7,19 @@ a positive log-scale samples further out (the content shrinks).
 """
 
 from flowjax_inv.transforms.affine import Affine, Decoupled
-from flowjax_inv.transforms.base import Transform, wrap
+from flowjax_inv.transforms.base import Spatial, Transform, wrap
 from flowjax_inv.transforms.chain import Chain
-from flowjax_inv.transforms.colour import Colour
+from flowjax_inv.transforms.colour import Colour, Gains
 from flowjax_inv.transforms.crop import Crop
 
-__all__ = ["Affine", "Chain", "Colour", "Crop", "Decoupled", "Transform", "wrap"]
+__all__ = [
+    "Affine",
+    "Chain",
+    "Colour",
+    "Crop",
+    "Decoupled",
+    "Gains",
+    "Spatial",
+    "Transform",
+    "wrap",
+]
