@@ -27,6 +27,7 @@ from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.trained import Trained, load_run
 from flowjax_inv.data.user_pictures import find_pictures, open_picture, padded, warped
 from flowjax_inv.inference.alignment import Alignment, align
+from flowjax_inv.transforms import Spatial
 
 __all__ = ["align_folder", "main"]
 
@@ -57,6 +58,11 @@ def align_folder(
     run = load_run(workdir)
     if not run.distribution.has_density:
         raise ValueError(f"{workdir} has no density ({run.config.distribution.name}).")
+    if not isinstance(run.transform, Spatial):
+        raise ValueError(
+            f"{workdir} moves colours ({type(run.transform).__name__}); pictures are straightened "
+            "by transforms that move pixels: give a run without transform.colours."
+        )
     fill = np.round(255 * np.array(run.normalization.mean)).astype(int)
     fill = np.broadcast_to(fill, run.image_shape[2])
 

@@ -13,7 +13,7 @@ from poses import blobs, pose, upright
 from experiments import align
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.box import Fixed
-from flowjax_inv.transforms import Affine
+from flowjax_inv.transforms import Affine, Chain, Colour
 
 DEGREES = [-100.0, 10.0, 75.0, 160.0]
 
@@ -73,7 +73,7 @@ def test_a_folder_is_straightened(folder: Path, capsys) -> None:
     assert before == {path: path.read_bytes() for path in folder.rglob("*.*")}
 
 
-@pytest.mark.parametrize("case", ["out", "none", "density", "step", "coordinate"])
+@pytest.mark.parametrize("case", ["out", "none", "density", "colours", "step", "coordinate"])
 def test_refusals(case, folder: Path, capsys, monkeypatch) -> None:
     out, images, more = folder.parent / "out", folder, []
     if case == "out":
@@ -89,6 +89,10 @@ def test_refusals(case, folder: Path, capsys, monkeypatch) -> None:
         nothing = types.SimpleNamespace(has_density=False)
         monkeypatch.setattr(align, "load_run", lambda workdir: trained(distribution=nothing))
         words = "x has no density (identity)."
+    elif case == "colours":
+        chain = Chain(Affine("rotation"), Colour())
+        monkeypatch.setattr(align, "load_run", lambda workdir: trained(transform=chain))
+        words = "x moves colours (Chain); pictures are straightened by transforms that move pixels"
     elif case == "coordinate":
         more, words = ["--coordinates", "turn"], "coordinates is ['turn']; want names out of"
     else:
