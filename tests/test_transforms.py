@@ -29,13 +29,10 @@ TRANSFORMS = [
     Crop(),
     Crop(min_size=0.3, max_size=0.8, align_corners=False, padding="border"),
     Crop(centre="picture", align_corners=False),
-    Colour(colours="exposure"),
-    Colour(colours="jitter", half_range=(0.3, 0.4, 0.5, 60.0)),
     Colour(colours="grey_world"),
     Colour(colours="all", mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)),
     Gains(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)),
     Chain(Affine("rotation_translation"), Colour(colours="all", mean=(0.5,), std=(0.25,))),
-    Chain(Crop(centre="picture"), Colour(colours="exposure")),
 ]
 LAWS = [
     laws.labels_fit,
