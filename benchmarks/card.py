@@ -118,7 +118,7 @@ def _alone(name: str, share: float, shown: Callable[[dict[str, Any]], str]) -> S
 
 
 def _laws(sitting: Sitting) -> list[str]:
-    names = ("metrics",) if sitting.quick else _LAWS
+    names = ("certifying",) if sitting.quick else _LAWS
     tests = [f"tests/test_{name}.py" for name in names]
     several = importlib.util.find_spec("xdist") and not sitting.quick
     spread = ["-n", str(_PROCESSES)] if several else []

@@ -1,5 +1,6 @@
 """The tables that put methods side by side, on real images and on drawn ones."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -90,14 +91,15 @@ def test_lamps_table_has_a_row_for_every_method(tmp_path: Path) -> None:
     write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
     assert lamps_table(tmp_path) == ""
     write_results(tmp_path, "lamps_none", 0, method="identity", test_accuracy=0.4, seconds=60)
-    for seed, hue in ((0, 8.0), (1, 10.0)):
+    for seed, gain in ((0, 1.4), (1, 1.6)):
         write_results(
             tmp_path, "lamps_flow", seed, method="flow", test_accuracy=0.8, seconds=120,
-            test_accuracy_averaged=0.9, entropy=-1.0, half_range_hue=hue, half_range_tint=0.1,
+            test_accuracy_averaged=0.9, entropy=-1.0, half_range_red=math.log(gain),
+            half_range_blue=0.0,
         )  # fmt: skip
     _, _, flow, none = lamps_table(tmp_path).split("\n")
     assert flow == (
-        "| flow | 2 | 90.0 ± 0.0 | 80.0 ± 0.0 | – | – | – | 9 ± 1° | – | 0.10 ± 0.00 | 2.0 ± 0.0 |"
+        "| flow | 2 | 90.0 ± 0.0 | 80.0 ± 0.0 | × 1.50 ± 0.14 | × – | × 1.00 ± 0.00 | 2.0 ± 0.0 |"
     )
-    assert none == "| none | 1 | – | 40.0 | – | – | – | – | – | – | 1.0 |"
+    assert none == "| none | 1 | – | 40.0 | – | – | – | 1.0 |"
     assert "lamps" not in images_table(tmp_path)

@@ -1,7 +1,10 @@
-"""Textures under unseen lamps: what every method made of colours, one row each."""
+"""Textures under unseen lamps: what light every method thinks alike, one row each."""
 
+import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from experiments.report.formats import MISSING, markdown_line, spread
 from experiments.report.kept import Kept, read_kept
@@ -11,9 +14,7 @@ __all__ = ["lamps_table", "of_lamps"]
 
 # Name of a kept run: lamps_METHOD, of experiments/lamps.py.
 _NAME = re.compile(r"lamps_[a-z]+")
-_DIGITS = {
-    "brightness": 2, "contrast": 2, "saturation": 2, "hue": 0, "warmth": 2, "tint": 2,
-}  # fmt: skip
+_GAINS = ("red", "green", "blue")
 
 
 def of_lamps(runs: Kept) -> bool:
@@ -22,7 +23,7 @@ def of_lamps(runs: Kept) -> bool:
 
 
 def lamps_table(root: Path) -> str:
-    """Make the table: accuracy under unseen lamps, learned half-ranges, minutes.
+    """Make the table: accuracy under unseen lamps, learned gains, minutes.
 
     Args:
         root: the folder of `NAME/SEED/{results,config}.json`, normally `docs/results`.
@@ -36,19 +37,25 @@ def lamps_table(root: Path) -> str:
     found = [runs for runs in read_kept(root) if of_lamps(runs)]
     if not found:
         return ""
-    heads = ["method", "seeds", "averaged accuracy (%)", "plain accuracy (%)", *_DIGITS, "minutes"]
+    heads = ["method", "seeds", "averaged accuracy (%)", "plain accuracy (%)", *_GAINS, "minutes"]
     rows = []
     for runs in found:
         runs.refuse_mixture()
         plain = spread(runs.results, "test_accuracy", 100.0, 1)
         cells = [method_name(runs.results[0]), str(len(runs.results)), MISSING, plain]
-        cells += [MISSING] * len(_DIGITS)
+        cells += [MISSING] * len(_GAINS)
         if has_density(runs.results[0]):
             cells[2] = spread(runs.results, "test_accuracy_averaged", 100.0, 1)
             cells[4:] = [
-                spread(runs.results, f"half_range_{name}", 1.0, digits) + "°" * (name == "hue")
-                for name, digits in _DIGITS.items()
+                f"× {spread([_factor(r, name) for r in runs.results], name, 1.0, 2)}"
+                for name in _GAINS
             ]
         rows.append([*cells, spread(runs.results, "seconds", 1 / 60, 1)])
     rule = "|---|" + "---:|" * (len(heads) - 1)
     return "\n".join([markdown_line(heads), rule, *map(markdown_line, rows)])
+
+
+def _factor(results: Mapping[str, Any], name: str) -> dict[str, float]:
+    """Return by how much a gain is learned to grow or shrink."""
+    learned = results.get(f"half_range_{name}")
+    return {} if learned is None else {name: math.exp(learned)}
