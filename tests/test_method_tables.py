@@ -57,9 +57,9 @@ def test_few_labels_table_is_by_set_size_and_method(tmp_path: Path) -> None:
     write_results(tmp_path, "few_labels_fashion_mnist_none_312", 0, MNIST, **none)
     heads, _, small, row = few_labels_table(tmp_path).split("\n")
     assert heads.startswith("| data | images | seeds | none | crop | fixed | augerino |")
-    assert small == "| fashion_mnist | 312 | 1 | **79.00** | – | – | – | – | – | – | – |"
+    assert small == "| fashion_mnist | 312 | 1 | **79.00** | – | – | – | – | – | – | – | – |"
     assert row == (
-        "| fashion_mnist | 1,250 | 2 | 79.00 (1) | – | – | – | – | – | **81.00 ± 1.41** | – |"
+        "| fashion_mnist | 1,250 | 2 | 79.00 (1) | – | – | – | – | – | **81.00 ± 1.41** | – | – |"
     )
     curves = accuracies(tmp_path)["fashion_mnist"]
     assert list(curves) == ["none", "flow"]

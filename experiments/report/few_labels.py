@@ -15,7 +15,7 @@ __all__ = ["accuracies", "few_labels_table", "of_few_labels"]
 _NAME = re.compile(r"few_labels_(?P<data>\w+)_(?P<method>[a-z]+)_(?P<size>\d+)")
 # Set -> method -> size -> its runs; every method and size in the order of `_METHODS`, by size.
 Cells = Mapping[str, Mapping[str, Mapping[int, Kept]]]
-_METHODS = ("none", "crop", "fixed", "augerino", "instaaug", "gaussian", "flow", "gap")
+_METHODS = ("none", "crop", "fixed", "augerino", "instaaug", "gaussian", "flow", "gap", "colour")
 
 
 def of_few_labels(runs: Kept) -> bool:

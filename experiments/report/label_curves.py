@@ -34,7 +34,8 @@ def accuracy_against_labels(
     for panel, (title, methods) in zip(axes, panels.items(), strict=True):
         for name, sizes in methods.items():
             i = names.index(name)  # a method has one colour in all panels
-            style: dict[str, Any] = {"color": CYCLE[i % 8], "marker": MARKERS[i % 8]}
+            style: dict[str, Any] = {"color": CYCLE[i % 8], "marker": MARKERS[(i + i // 8) % 8]}
+            style["linestyle"] = "-" if i < 8 else "--"
             x = list(sizes)
             mean = [statistics.fmean(values) for values in sizes.values()]
             off = [statistics.stdev(v) if len(v) > 1 else 0.0 for v in sizes.values()]
@@ -50,5 +51,7 @@ def accuracy_against_labels(
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("test accuracy, averaged over 20 views (%)")
-    axes[-1].legend(frameon=False, loc="lower right")
+    # Not every set has every method: the legend is of all panels.
+    lines = {line.get_label(): line for panel in axes for line in panel.get_lines()}
+    axes[-1].legend(handles=[*lines.values()], frameon=False, loc="lower right")
     return figure
