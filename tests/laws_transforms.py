@@ -40,6 +40,7 @@ def spatial_part(transform: Transform) -> Spatial | None:
 
 
 def zero_padded(transform: Transform) -> Transform:
+    """The same with zeros outside the picture, where it moves pixels."""
     if isinstance(transform, Chain):
         return dataclasses.replace(transform, spatial=spatial_part(transform))
     return spatial_part(transform) or transform

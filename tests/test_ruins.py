@@ -1,5 +1,6 @@
 """A density that is ruined in training is named in the epoch it happens, and stays named."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -66,9 +67,12 @@ def test_a_classifier_that_guesses_is_named_in_burn_in_too() -> None:
     learned = line(5.0, 0.0) | {"train_accuracy": 0.3}
     assert ruins.first_ruin([*guesses, learned], **box) == ("", None)
     assert ruins.warning("guessing", 3.0).startswith("WARNING: in epoch 3 the classifier is guess")
-    # A handful of images says nothing of chance, an angle has none.
+    # A handful of images says nothing of chance, an angle or what has no label has none.
     assert ruins.box_of(assemble(smoke()))["chance"] == 0.0
-    assert ruins.box_of(assemble(smoke(train__log_every=40)))["chance"] == 0.25
+    parts = assemble(smoke(train__log_every=40))
+    assert ruins.box_of(parts)["chance"] == 0.25
+    unlabelled = dataclasses.replace(parts.data, labelled=False)
+    assert ruins.box_of(dataclasses.replace(parts, data=unlabelled))["chance"] == 0.0
 
 
 def test_one_wide_coordinate_is_no_collapse() -> None:

@@ -51,7 +51,8 @@ def box_of(parts: Assembly) -> dict[str, Any]:
     config, transform = parts.config, parts.transform
     box = {"burn_in_epochs": config.objective.burn_in_epochs, "chance": 0.0}
     seen = config.train.log_every * config.train.batch_size
-    if config.objective.loss == "cross_entropy" and seen >= _ENOUGH:
+    classes = parts.data.labelled and config.objective.loss == "cross_entropy"
+    if classes and seen >= _ENOUGH:
         box["chance"] = 1.0 / len(parts.data.class_names)
     poses = parts.objective.pose_likelihood
     if poses or parts.distribution.discrete or not parts.distribution.has_density:
