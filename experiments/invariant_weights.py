@@ -56,17 +56,18 @@ def get_config(variant: str = "") -> defaults.Config:
     config.data.train_size = config.data.test_size = 0
     config.transform.subgroup = _SUBGROUPS.get(moved, "rotation")
     classifier, density = config.classifier, config.distribution
-    classifier.name, classifier.width = "shallow", 512
+    classifier.name, classifier.width = "shallow", 1024
     classifier.activation = "relu" if network == "_relu" else "cos"
-    classifier.point, classifier.learn_variance = network == "_control", True
+    classifier.point, classifier.learn_prior = network == "_control", True
+    classifier.frequency, classifier.variance = 0.2, 100.0
     density.name, density.start_half_range = "augerino", (5 / 180,)
     config.controller.name, config.controller.value = "constant", 0.0
     config.objective.copies, config.objective.average = 8, "logits"
     config.objective.include_original = False
-    config.train.epochs, config.train.batch_size = 10, 128
+    config.train.epochs, config.train.batch_size = 8, 128
     config.train.log_every, config.train.checkpoint_every = 50, 1000
     for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
-        optimizer.name, optimizer.learning_rate = "adam", 1e-2
+        optimizer.name, optimizer.learning_rate, optimizer.scalar_fraction = "adam", 0.1, 0.1
         optimizer.schedule, optimizer.final_fraction = "cosine", 0.0
     config.evaluation.rules, config.evaluation.num_samples = ("plain",), 32
     config.evaluation.average = "logits"

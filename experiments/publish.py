@@ -27,6 +27,7 @@ from experiments.report.image_tables import (
 from experiments.report.lamps import lamps_table
 from experiments.report.moved import moved_table
 from experiments.report.reading import read_object
+from experiments.report.scenes import scenes_table
 from experiments.report.sprite_tables import (
     discovery_table,
     modes_table,
@@ -52,6 +53,7 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {
         "evidence": evidence_table,
         "moved": moved_table,
         "lamps": lamps_table,
+        "scenes": scenes_table,
         "images": images_table,
         "turned": turned_table,
         "aligned": aligned_table,

@@ -158,6 +158,7 @@ PAIRS = [
         "reject_distorted is one more class, and squared_error has none",
     ),
     ({"label_smoothing": 0.1, "average": "probs"}, "label_smoothing is for the cross-entropy with"),
+    ({"maps": True}, "maps is True with classifier.name=simple_conv .* a unet makes maps"),
 ]
 
 
@@ -167,6 +168,23 @@ def test_fields_that_cannot_go_together(fields, text) -> None:
     config.objective.update(fields)
     with pytest.raises(ValueError, match=text):
         checks.check(config)
+
+
+def test_maps_of_labels_want_a_unet_and_labels_of_pixels() -> None:
+    config = defaults.get_config()
+    config.classifier.name = "unet"
+    with pytest.raises(ValueError, match="maps is False with classifier.name=unet"):
+        checks.check(config)
+    config.objective.maps = True
+    checks.check(config)
+    for section, name, value in (("data", "mirror", True), ("controller", "name", "gap")):
+        other = config.copy_and_resolve_references()
+        other[section][name] = value
+        with pytest.raises(ValueError, match="maps are not mirrored, and there is no gap of"):
+            checks.check(other)
+    split = Split(np.zeros((2, 8, 8, 1), np.uint8), np.zeros(2, np.int32))
+    with pytest.raises(ValueError, match="maps is True, but mario_iggy has no label for every pix"):
+        build.targets(config, split)
 
 
 def test_angles_of_mirrored_pictures_and_of_unknown_poses() -> None:

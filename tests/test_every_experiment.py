@@ -50,9 +50,12 @@ def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
     assert ("straightened_std_degrees" in results) == (name == "instaaug")
 
 
+DRAWN = ["three_modes", "rotation_discovery", "no_invariance", "lamps", "scenes"]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("name", ["three_modes", "rotation_discovery", "no_invariance", "lamps"])
+@pytest.mark.parametrize("name", DRAWN)
 def test_every_experiment_on_drawn_images_runs(name: str, tmp_path: Path) -> None:
     module = importlib.import_module(f"experiments.{name}")
     config = module.get_config("smoke")
@@ -63,6 +66,10 @@ def test_every_experiment_on_drawn_images_runs(name: str, tmp_path: Path) -> Non
         units = dict(zip(results["coordinates"], results["units"], strict=True))
         assert {units["hue"], units["tint"]} == {"degrees", "intensity"}
         assert all(results[f"half_range_{colour}"] > 0 for colour in units)
+        return
+    if name == "scenes":
+        assert 0 <= results["test_mean_iou_averaged"] <= results["test_accuracy_averaged"] <= 1
+        assert 0 <= results["equivariance_error_32"] <= 1
         return
     assert np.isfinite(results["half_range_degrees"])
     if name != "three_modes":  # where the way between modes counts

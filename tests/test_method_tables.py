@@ -13,6 +13,7 @@ from experiments.report.half_turned import half_turned_table
 from experiments.report.image_tables import images_table
 from experiments.report.lamps import lamps_table
 from experiments.report.moved import moved_table
+from experiments.report.scenes import scenes_table
 
 
 def test_half_turned_table_has_the_range_of_both_halves(tmp_path: Path) -> None:
@@ -103,3 +104,19 @@ def test_lamps_table_has_a_row_for_every_method(tmp_path: Path) -> None:
     )
     assert none == "| none | 1 | – | 40.0 | – | – | – | 1.0 |"
     assert "lamps" not in images_table(tmp_path)
+
+
+def test_scenes_table_has_a_row_for_every_method(tmp_path: Path) -> None:
+    write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
+    assert scenes_table(tmp_path) == ""
+    plain = {"test_accuracy": 0.8, "test_mean_iou": 0.5, "equivariance_error": 0.1, "seconds": 60}
+    write_results(tmp_path, "scenes_none", 0, method="identity", **plain)
+    averaged = {"test_accuracy_averaged": 0.9, "test_mean_iou_averaged": 0.6}
+    write_results(
+        tmp_path, "scenes_flow", 0, method="flow", entropy=-1.0, half_range_rotation=170.0,
+        equivariance_error_32=0.02, **plain, **averaged,
+    )  # fmt: skip
+    _, _, flow, none = scenes_table(tmp_path).split("\n")
+    assert flow == "| flow | 1 | 170 | 60.0 | 50.0 | 90.0 | 80.0 | 0.020 | 0.100 | 1.0 |"
+    assert none == "| none | 1 | – | – | 50.0 | – | 80.0 | – | 0.100 | 1.0 |"
+    assert "scenes" not in images_table(tmp_path)

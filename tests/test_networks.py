@@ -22,6 +22,7 @@ from flowjax_inv.networks import (
     PreActResNet18,
     Shallow,
     SimpleConv,
+    UNet,
 )
 from flowjax_inv.networks.convolutions.pooling import max_pool_2x2
 
@@ -126,9 +127,9 @@ COUNTS: list[tuple[nn.Module, tuple[int, ...], int]] = [
 
 
 def test_every_network_is_counted() -> None:
-    """But ours along rays, which no paper counts, and functions from outside, which have none."""
+    """But ours, which no paper counts, and functions from outside, which have none."""
     counted = {type(network) for network, _, _ in COUNTS}
-    assert set(build.NETWORKS.values()) == counted | {PolarConv, Outside, Shallow}
+    assert set(build.NETWORKS.values()) == counted | {PolarConv, Outside, Shallow, UNet}
 
 
 @pytest.mark.parametrize(("network", "shape", "expected"), COUNTS, ids=lambda c: str(c)[:12])

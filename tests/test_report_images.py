@@ -215,3 +215,33 @@ def test_page_says_which_arrays_are_missing(tmp_path: Path) -> None:
     assert words.count("Not drawn: evaluation.npz has no image_ranges.") == 1
     words = words_of(page.write_report(write_run(tmp_path / "none")))
     assert words.count("this run folder has no evaluation.npz") == 3
+
+
+def map_evaluation() -> dict[str, np.ndarray]:
+    maps = np.arange(2 * 6 * 8).reshape(2, 6, 8) % 3
+    return {
+        "class_names": np.array(["ground", "class_1", "class_2"]),
+        "map_images": np.zeros((2, 6, 8, 3), np.uint8),
+        "map_labels": maps, "map_plain": 0 * maps, "map_averaged": maps,
+    }  # fmt: skip
+
+
+def test_maps_are_drawn_with_and_without_a_density(tmp_path: Path) -> None:
+    measured = {"test_mean_iou": 0.5, "equivariance_error": 0.125}
+    views = {f"equivariance_error_{k}": 0.1 / k for k in (1, 2, 32)}
+    density = page.write_report(
+        write_run(
+            tmp_path / "flow", make_evaluation() | map_evaluation(), **measured, **views,
+            test_mean_iou_averaged=0.625,
+        )
+    ).read_text()  # fmt: skip
+    for words in ("Test accuracy of pixels, image as it is", "62.50 %", "32 views", "0.003"):
+        assert words in density
+    folder = tmp_path / "flow" / "figures"
+    assert {"label_maps.png", "equivariance.png", "views.png"} <= {p.name for p in folder.iterdir()}
+    write_run(tmp_path / "none", map_evaluation(), **measured, method="identity")
+    none = page.write_report(tmp_path / "none").read_text()
+    assert "Not drawn" not in density + none
+    names = {path.name for path in (tmp_path / "none" / "figures").iterdir()}
+    assert names == {"label_maps.png", "curves.png"}
+    assert "averaged over" not in re.sub(r"<h2>.*?</p>", "", none, flags=re.DOTALL)

@@ -72,6 +72,28 @@ def test_draws_follow_the_posterior_and_the_mean_predicts() -> None:
     np.testing.assert_allclose(drawn.std(0), std, rtol=0.05)
 
 
+def test_an_image_has_one_draw_for_all_of_its_views_by_either_way_of_moving() -> None:
+    network: Any = Shallow(3, width=4, acts="filters_exactly")
+    given = variables(network, images())
+    rngs = {"posterior": jax.random.key(3)}
+    theta = jax.random.uniform(jax.random.key(4), (5, 6), minval=-1.0)
+    views = AFFINE(images(), theta[:, None])  # (5, 3, ...)
+    folded = jnp.moveaxis(views, 0, 1).reshape(-1, *SIZE)
+    by_images = network.apply(given, folded, train=True, views=5, rngs=rngs)
+    by_filters = network.apply(
+        given, images(), theta=theta, transform=AFFINE, train=True, rngs=rngs
+    )
+    expected = jnp.moveaxis(by_images.reshape(3, 5, 3), 0, 1)
+    np.testing.assert_allclose(by_filters, expected, atol=2e-5)
+    same = jnp.repeat(images(1), 6, axis=0)
+    shared, apart = (
+        network.apply(given, same, train=True, views=views, rngs=rngs) for views in (3, 1)
+    )
+    np.testing.assert_allclose(shared[0], shared[2], atol=1e-6)
+    assert float(jnp.abs(shared[0] - shared[3]).max()) > 0.1
+    assert float(jnp.abs(apart[0] - apart[1]).max()) > 0.1
+
+
 def test_the_bound_lies_under_the_evidence() -> None:
     """Linear features and a normal likelihood, where the evidence is known; it meets it at the top.
 

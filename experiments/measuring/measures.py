@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.measuring import densities, evaluate, posed_densities
+from experiments.measuring.maps import measure_maps
 from experiments.measuring.straighten import straighten
 from experiments.setup.assembly import Assembly
 from flowjax_inv.training import TrainState
@@ -61,10 +62,12 @@ class Measures:
             if poses_known:
                 more, shown = straighten(subject, both["distribution"], arrays)
                 results, arrays = results | more, arrays | shown
-        if parts.data.labelled:
-            results |= self.judge.averaged(
-                parts.classifier, parts.distribution, parts.transform, both, key=state.key
-            )
+        modules = parts.classifier, parts.distribution, parts.transform
+        if parts.objective.maps:
+            more, shown = measure_maps(self.judge, *modules, both, key=state.key)
+            results, arrays = results | more, arrays | shown
+        elif parts.data.labelled:
+            results |= self.judge.averaged(*modules, both, key=state.key)
         return results | {k: float(v) for k, v in self.of_epoch(state).items()}, arrays
 
 

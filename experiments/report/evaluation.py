@@ -42,6 +42,10 @@ RANKS = {
     "shown_views": 5,
     "shown_straightened": 4,
     "shown_moves": 2,
+    "map_images": 4,
+    "map_labels": 3,
+    "map_plain": 3,
+    "map_averaged": 3,
 }
 
 

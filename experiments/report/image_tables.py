@@ -24,6 +24,7 @@ from experiments.report.lamps import of_lamps
 from experiments.report.moved import of_moved
 from experiments.report.papers import paper_figure
 from experiments.report.reading import flat
+from experiments.report.scenes import of_scenes
 from experiments.report.tables import has_density, method_name, ruined
 
 __all__ = [
@@ -73,6 +74,7 @@ def images_table(root: Path) -> str:
         and not of_evidence(runs)
         and not of_moved(runs)
         and not of_lamps(runs)
+        and not of_scenes(runs)
     ]
     known = {key for runs in kept for seed in runs.results for key in seed}
     turned = "half_range_rotation" in known

@@ -6,7 +6,14 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.report import discovery, figures, step_time, straightened, tables
+from experiments.report import (
+    discovery,
+    figures,
+    label_maps,
+    step_time,
+    straightened,
+    tables,
+)
 from experiments.report.formats import ARC_SHARE
 from experiments.report.reading import Run
 
@@ -51,7 +58,11 @@ def plots_of(run: Run) -> tuple[list[Plot], set[str]]:
         followed = any(key.startswith(ARC_SHARE) for line in run.metrics for key in line)
         absent |= set() if followed else {"arcs"}
         absent |= set() if "shown_straightened" in evaluation else {"pairs"}
+        absent |= set() if "map_labels" in evaluation else {"label_maps"}
+        absent |= set() if label_maps.errors_by_views(run.results) else {"equivariance"}
     chosen = [plot for plot in (poses if known else images) if plot.name not in absent]
+    if "map_labels" in evaluation and not tables.has_density(run.results):
+        chosen = [plot for plot in chosen if plot.name == "label_maps"]
     if not tables.has_density(run.results) and run.evaluation is None:
         chosen = []
     others = {plot.name for plot in poses + images} - {plot.name for plot in chosen}
@@ -105,6 +116,22 @@ def _of_poses(evaluation: _Arrays) -> list[Plot]:
 def _of_images(run: Run, evaluation: _Arrays) -> list[Plot]:
     """Figures of images whose pose nobody knows."""
     return [
+        Plot(
+            "label_maps",
+            "A label for every pixel",
+            "Test images, their labels, and what is predicted: of the image as it is, and averaged "
+            "over views, each view's map brought back to the image.",
+            lambda: label_maps.label_maps(evaluation),
+        ),
+        Plot(
+            "equivariance",
+            "Does the prediction turn with the image?",
+            "Test images are turned by any angle; the map of the turned image is compared with the "
+            "turned map of the image: half the sum of the differences of the probabilities, over "
+            "pixels near the middle. 0 is a map that moves with its image.",
+            lambda: label_maps.equivariance(run.results),
+            of_evaluation=False,
+        ),
         Plot(
             "arcs",
             "How far each class may be turned, as training went on",

@@ -323,10 +323,13 @@ def _accuracy_rows(results: Mapping[str, Any]) -> list[Row]:
         error = number(results, key)
         if error is not None:
             rows.append(Row(name, f"{fixed(error, 2)}°"))
-    plain = number(results, "test_accuracy")
+    plain, maps = number(results, "test_accuracy"), number(results, "test_mean_iou")
+    scored = "Test accuracy" if maps is None else "Test accuracy of pixels"
     if plain is not None:
         target = "" if has_density(results) else paper
-        rows.append(Row("Test accuracy, image as it is", as_percent(plain, 2), target))
+        rows.append(Row(f"{scored}, image as it is", as_percent(plain, 2), target))
+    if maps is not None:
+        rows += _map_rows(results)
     if not has_density(results):
         return rows
 
@@ -339,7 +342,7 @@ def _accuracy_rows(results: Mapping[str, Any]) -> list[Row]:
         if rule == "code":
             views += " of norm below 1 and the image"
         how = f" ({averaged_by(rule, average)})" if rule else ""
-        name = f"Test accuracy, averaged over {views}{how}"
+        name = f"{scored}, averaged over {views}{how}"
         rows.append(Row(name, as_percent(accuracy, 2), target))
 
     headline = (results.get("evaluation_rule"), results.get("evaluation_average"))
@@ -349,6 +352,22 @@ def _accuracy_rows(results: Mapping[str, Any]) -> list[Row]:
             if (rule, average) != headline:
                 add(f"test_accuracy_{rule}_{average}", rule, average)
     return rows
+
+
+def _map_rows(results: Mapping[str, Any]) -> list[Row]:
+    """List what labels of pixels are measured by, beside how many are right."""
+    named = [("test_mean_iou", "Mean intersection over union, image as it is", 100.0, " %")]
+    error = "Map of a turned image against the turned map, "
+    named.append(("equivariance_error", f"{error}network alone", 1.0, ""))
+    if has_density(results):
+        named.insert(1, ("test_mean_iou_averaged", "… averaged over sampled views", 100.0, " %"))
+        named.append(("equivariance_error_32", f"{error}32 views", 1.0, ""))
+    figures = [(name, number(results, key), factor, unit) for key, name, factor, unit in named]
+    return [
+        Row(name, f"{fixed(factor * value, 2 if unit else 3)}{unit}")
+        for name, value, factor, unit in figures
+        if value is not None
+    ]
 
 
 def _verdict_rows(results: Mapping[str, Any]) -> list[Row]:

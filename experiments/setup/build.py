@@ -17,7 +17,16 @@ import numpy as np
 from experiments.setup.defaults import FIELDS, Config
 from experiments.setup.fields import did_you_mean
 from flowjax_inv import networks, training, transforms
-from flowjax_inv.data import digits, sprites, stored, subsets, textures, user_pictures, variants
+from flowjax_inv.data import (
+    digits,
+    scenes,
+    sprites,
+    stored,
+    subsets,
+    textures,
+    user_pictures,
+    variants,
+)
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
@@ -63,6 +72,7 @@ NETWORKS = {
     "polar_conv": networks.PolarConv,
     "outside": networks.Outside,
     "shallow": networks.Shallow,
+    "unet": networks.UNet,
 }
 TRANSFORMS = {
     "affine": transforms.Affine,
@@ -124,6 +134,16 @@ def _printed_digits(section: Config) -> DataSet:
     )
 
 
+def _scenes(section: Config) -> DataSet:
+    return scenes.scenes(
+        sprites=sprites.load_sprites(section.sprites),
+        train_size=section.train_size,
+        test_size=section.test_size,
+        turn_std=section.turn_std,
+        seed=section.seed,
+    )
+
+
 def _textures(section: Config) -> DataSet:
     return textures.textures(
         train_size=section.train_size,
@@ -140,6 +160,7 @@ SETS: dict[str, Callable[[Config], DataSet]] = {
     "picture_classes": _picture_classes,
     "pictures": _pictures,
     "printed_digits": _printed_digits,
+    "scenes": _scenes,
     "textures": _textures,
 }
 
@@ -392,11 +413,18 @@ def left_out(config: Config) -> Split:
 
 
 def targets(config: Config, split: Split) -> np.ndarray:
-    """Return what is predicted of every image: its label, or for a regression its pose (degrees).
+    """Return what is predicted of every image: its label, its map, or its pose (degrees).
 
     Raises:
-        ValueError: if poses are asked for and nobody knows them.
+        ValueError: if maps or poses are asked for and nobody knows them.
     """
+    if config.objective.maps:
+        if split.maps is None:
+            raise ValueError(
+                f"config.objective.maps is True, but {config.data.name} has no label for every "
+                "pixel; take scenes, or set it to False."
+            )
+        return split.maps
     if config.objective.loss == "cross_entropy":
         return split.labels
     if split.pose_degrees is None:

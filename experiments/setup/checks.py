@@ -64,6 +64,19 @@ def check(config: Config) -> None:
             "config.objective.label_smoothing is for the cross-entropy with objective.average "
             "losses or logits; set it to 0."
         )
+    maps = values["objective.maps"]
+    if maps != (values["classifier.name"] == "unet") or values["embedding.name"] == "unet":
+        raise ValueError(
+            f"config.objective.maps is {maps} with classifier.name={values['classifier.name']} and "
+            f"embedding.name={values['embedding.name']}; a unet makes maps of labels, and nothing "
+            "else does: it is the classifier where maps is True, and nowhere else."
+        )
+    if maps and (values["data.mirror"] or values["controller.name"] == "gap"):
+        raise ValueError(
+            f"config.objective.maps is True with data.mirror={values['data.mirror']} and "
+            f"controller.name={values['controller.name']}; maps are not mirrored, and there is no "
+            "gap of theirs: set mirror to False, and take another controller."
+        )
     burn_in, epochs = values["objective.burn_in_epochs"], values["train.epochs"]
     if burn_in >= epochs:
         raise ValueError(

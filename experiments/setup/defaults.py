@@ -18,7 +18,7 @@ Config = Any
 
 _NETWORKS = (
     "simple_conv", "mlp", "lenet", "fixup_resnet", "layer13", "preact_resnet18", "polar_conv",
-    "outside", "shallow",
+    "outside", "shallow", "unet",
 )  # fmt: skip
 
 
@@ -30,12 +30,13 @@ def _network(name: str, features: int, width: int) -> dict[str, Field]:
         "batch_norm": Field(value=False, about="of simple_conv, polar_conv: before every ReLU"),
         "dropout_rate": Field(0.3, "of layer13: share of the maps left out", low=0, high=0.9),
         "hidden": Field((256, 256), "widths of an MLP's hidden layers", low=1),
+        "levels": Field(3, "of unet: sizes of its maps, each half the one before", low=1),
         "activation": Field("", "empty: the network's own", choices=("", "relu", "tanh", "cos")),
         "conv": Field("auto", "how convolutions run", choices=("auto", "lax", "onednn", "patches")),
         "function": Field("", "of outside: MODULE:FUNCTION, images to logits, frozen"),
         "frequency": Field(0.3, "of shallow: standard deviation of its Fourier features", above=0),
         "variance": Field(1.0, "of shallow: of the prior of its last weights", above=0),
-        "learn_variance": Field(value=False, about="of shallow: by the bound"),
+        "learn_prior": Field(value=False, about="of shallow: variance and frequency, by the bound"),
         "point": Field(value=False, about="of shallow: no posterior, no divergence: the control"),
         "acts": Field(
             "images",
@@ -76,7 +77,7 @@ FIELDS: dict[str, Any] = {
     "data": {
         "name": Field(
             "mario_iggy",
-            "mario_iggy; printed_digits; textures; picture_classes, your own in folders by class "
+            "mario_iggy; printed_digits; scenes; textures; picture_classes, your own by class "
             "(dir); pictures, any without labels; or a prepared set: python -m flowjax_inv.data",
         ),
         "dir": Field("", "of prepared sets; empty: TFDS_DATA_DIR, else ~/tensorflow_datasets"),
@@ -96,6 +97,7 @@ FIELDS: dict[str, Any] = {
         "mean": Field((0.0,), "subtracted from intensities in [0, 1], per channel or one"),
         "std": Field((1.0,), "divides them, per channel or one", above=0),
         "mirror": Field(value=False, about="swap left and right at random while training"),
+        "turn_std": Field(1.0, "of scenes: radians, of the turn of each", low=0),
         "lamps": Field(2, "of textures: different lights of the train images", low=1),
         "lamp_half_range": Field(0.6, "of textures: of a lamp's log-gains", low=0),
         "sprites": Field("", ".npz with mario, iggy: (1, 3, 32, 32) in [0, 1]; empty: ours"),
@@ -233,6 +235,7 @@ FIELDS: dict[str, Any] = {
         "loss": Field(
             "cross_entropy", "of labels, or of values", choices=("cross_entropy", "squared_error")
         ),
+        "maps": Field(value=False, about="a label a pixel; maps of views are turned back"),
         "label_smoothing": Field(0.0, "share of a label spread over all classes", low=0, high=0.9),
         "judge": Field(
             "loss",

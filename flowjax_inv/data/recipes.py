@@ -10,7 +10,7 @@ __all__ = ["GENERATED", "SETS", "Recipe"]
 
 # Sets made by code, by SETS of experiments/setup/build.py; a stored set of such a
 # name would not be read.
-GENERATED = ("mario_iggy", "picture_classes", "pictures", "printed_digits", "textures")
+GENERATED = ("mario_iggy", "picture_classes", "pictures", "printed_digits", "scenes", "textures")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,11 +15,13 @@ class Split:
         images: (N, H, W, C) uint8; 255 is full intensity.
         labels: (N,) int32.
         pose_degrees: (N,) float32, counter-clockwise as seen, where it is known; else None.
+        maps: (N, H, W) int32, a label for every pixel, where there are such; else None.
     """
 
     images: np.ndarray
     labels: np.ndarray
     pose_degrees: np.ndarray | None = None
+    maps: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -15,6 +15,7 @@ from flowjax_inv.inference.averaging import (
 )
 from flowjax_inv.inference.certifying import InvarianceBound, invariance_bound, sampled_extremes
 from flowjax_inv.inference.contracts import Contract, change_bound, fit_gate, least_images
+from flowjax_inv.inference.maps import LabelMap, average_maps, predict_map
 from flowjax_inv.inference.shifting import (
     Shifted,
     density_modes,
@@ -37,8 +38,10 @@ __all__ = [
     "Average",
     "Contract",
     "InvarianceBound",
+    "LabelMap",
     "Shifted",
     "Wrapped",
+    "average_maps",
     "average_views",
     "change_bound",
     "density_modes",
@@ -54,6 +57,7 @@ __all__ = [
     "off_pose_evidence",
     "predict",
     "predict_adaptive",
+    "predict_map",
     "sampled_extremes",
     "view_logits",
     "wrap",

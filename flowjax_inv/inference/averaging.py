@@ -24,6 +24,7 @@ __all__ = [
     "average_views",
     "check_images",
     "check_logits",
+    "few_at_a_time",
     "make_predict",
     "predict",
     "predict_adaptive",
@@ -125,7 +126,7 @@ def _classified(classify: Callable[[jax.Array], jax.Array], images: jax.Array) -
         return _single(logits)
 
     try:
-        return _few_at_a_time(checked, images)
+        return few_at_a_time(checked, images)
     except jax.errors.TracerArrayConversionError:
         raise TypeError(
             "classify() cannot be traced: it wants NumPy arrays; wrap it in jax.pure_callback, or "
@@ -133,8 +134,8 @@ def _classified(classify: Callable[[jax.Array], jax.Array], images: jax.Array) -
         ) from None
 
 
-def _few_at_a_time(classify: Callable[[jax.Array], jax.Array], images: jax.Array) -> jax.Array:
-    """Return logits (M, classes), on a single CPU device of a few images after the other.
+def few_at_a_time(classify: Callable[[jax.Array], jax.Array], images: jax.Array) -> jax.Array:
+    """Return logits (M, ...), on a single CPU device of a few images after the other.
 
     Not outside jit, where a classifier may be any function and a loop would compile it; nor where
     a program is exported for any batch, and M is no number.
@@ -149,7 +150,7 @@ def _few_at_a_time(classify: Callable[[jax.Array], jax.Array], images: jax.Array
     # Padded, not a shorter last part: the classifier would be compiled twice.
     padded = jnp.pad(images, ((0, parts * size - count), (0, 0), (0, 0), (0, 0)))
     logits = lax.map(classify, padded.reshape(parts, size, *images.shape[1:]))
-    return logits.reshape(parts * size, -1)[:count]
+    return logits.reshape(parts * size, *logits.shape[2:])[:count]
 
 
 def _at_a_time() -> int:

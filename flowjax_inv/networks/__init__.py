@@ -8,6 +8,7 @@ class here and one line in `experiments/setup/build.py`.
 """
 
 from flowjax_inv.networks.inputs import CircularMask, Noisy, Shrunk
+from flowjax_inv.networks.maps import UNet
 from flowjax_inv.networks.outside import Outside, find_function
 from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
 from flowjax_inv.networks.polar import PolarConv
@@ -29,6 +30,7 @@ __all__ = [
     "Shallow",
     "Shrunk",
     "SimpleConv",
+    "UNet",
     "find_function",
     "warped_filters",
 ]

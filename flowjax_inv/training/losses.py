@@ -104,9 +104,12 @@ class StepLoss:
         self, params: Params, state: TrainState, images: jax.Array, labels: jax.Array
     ) -> Loss:
         """Return loss, metrics and statistics of a batch: images (N, H, W, C), labels (N,)."""
-        # Each part of the batch its own; so dropout alone depends on the devices under pmap.
-        dropout = jax.random.fold_in(state.stream_key(Stream.DROPOUT), self.place.global_index(1))
-        rngs = {"dropout": dropout, "posterior": state.stream_key(Stream.POSTERIOR)}
+        # Each part of the batch its own; so these two alone depend on the devices under pmap.
+        part = self.place.global_index(1)
+        rngs = {
+            name: jax.random.fold_in(state.stream_key(stream), part)
+            for name, stream in (("dropout", Stream.DROPOUT), ("posterior", Stream.POSTERIOR))
+        }
         if self.burn_in:
             return self._of_originals(params, state, images, labels, rngs)
         if self.objective.pose_likelihood:
@@ -205,7 +208,10 @@ class StepLoss:
             params["classifier"], stats["classifier"], images, seen, rngs
         )
         logits, distorted = logits[: len(theta)], logits[len(theta) :]
-        cost = jnp.mean(objective.cost(logits, labels, objective.average))
+        shown = None
+        if objective.maps:
+            logits, shown = self._back(logits, theta)
+        cost = jnp.mean(objective.cost(logits, labels, objective.average, shown))
         cost_original = jnp.zeros(())
         if len(original):
             cost_original = jnp.mean(objective.cost(original, labels, "losses"))
@@ -283,6 +289,12 @@ class StepLoss:
         with jax.named_scope("warp"):
             return self.transform(images, theta)
 
+    def _back(self, maps: jax.Array, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return maps of views (n, N, H, W, C) as they lie in the images, and where views are."""
+        with jax.named_scope("warp"):
+            back = self.transform.undo(maps, theta)
+            return back, self.transform.undone_mask(theta, *maps.shape[2:4])
+
     def _even(self, keys: jax.Array) -> jax.Array:
         """Return one theta a key, even over the box: (N, d)."""
         dim = self.transform.dim
@@ -329,6 +341,8 @@ class StepLoss:
     ) -> tuple[jax.Array, jax.Array, Params]:
         """Return logits of the originals (m, N, C), m = 0 or 1, of the views (n, N, C), statistics.
 
+        Maps are (m, N, H, W, C) and (n, N, H, W, C).
+
         Images first, views second: (N, m + n, ...) folds into a batch that devices divide as they
         divide the images.
         """
@@ -356,8 +370,11 @@ class StepLoss:
             if originals_here:
                 views = jnp.concatenate([images, views], axis=1)
             seen = views.reshape(-1, *images.shape[2:])
-            logits, stats = self._apply(self.classifier, params, stats, seen, keys)
-            return jnp.moveaxis(logits.reshape(batch, views.shape[1], -1), 1, 0), stats
+            # A network that draws its weights draws them once an image.
+            drawn = {"views": views.shape[1]} if hasattr(self.classifier, "divergence") else {}
+            logits, stats = self._apply(self.classifier, params, stats, seen, keys, **drawn)
+            logits = logits.reshape(batch, views.shape[1], *logits.shape[1:])
+            return jnp.moveaxis(logits, 1, 0), stats
 
         if chunk == copies:
             logits, stats = part(params, stats, images, theta, 0)

@@ -17,6 +17,7 @@ __all__ = [
     "Average",
     "Loss",
     "Objective",
+    "map_cross_entropy",
     "score_function_term",
     "view_cross_entropy",
     "view_squared_error",
@@ -77,6 +78,52 @@ def view_cross_entropy(
         )[..., 0]
         return jnp.log(logits.shape[0]) - jax.nn.logsumexp(log_p, axis=0)
     raise ValueError(f'average is "{average}"; allowed: {", ".join(AVERAGES)}.')
+
+
+def map_cross_entropy(
+    logits: jax.Array, maps: jax.Array, shown: jax.Array | None, average: Average
+) -> jax.Array:
+    """Cross-entropy per pixel of maps of n views, each brought back to its image.
+
+    The three places of `view_cross_entropy`, pixel by pixel, over the views that show the pixel;
+    then the mean over the pixels that any view shows.
+
+    Args:
+        logits: (n, N, H, W, C), as they lie in the image.
+        maps: (N, H, W) int, labels.
+        shown: (n, N, H, W) bool, which pixels of the image a view shows; None: all.
+        average: which of the three. "losses" counts a pixel once for every view that shows it.
+
+    Returns:
+        (N,) nats; 0 of an image of which no view shows anything.
+
+    Raises:
+        ValueError: if `average` is none of the three.
+    """
+    weight = jnp.ones(logits.shape[:-1]) if shown is None else shown.astype(logits.dtype)
+    total = jnp.sum(weight, axis=0)
+    seen = jnp.asarray(total > 0, logits.dtype)
+    if average == "losses":
+        each = optax.softmax_cross_entropy_with_integer_labels(
+            logits, jnp.broadcast_to(maps, logits.shape[:-1])
+        )
+        cost, count = jnp.sum(weight * each, axis=0), total
+    elif average == "logits":
+        mean = jnp.sum(weight[..., None] * logits, axis=0) / jnp.maximum(total, 1.0)[..., None]
+        cost, count = seen * optax.softmax_cross_entropy_with_integer_labels(mean, maps), seen
+    elif average == "probs":
+        log_p = jnp.take_along_axis(
+            jax.nn.log_softmax(logits),
+            jnp.broadcast_to(maps, logits.shape[:-1])[..., None],
+            axis=-1,
+        )[..., 0]
+        kept = jnp.where(weight > 0, log_p, -jnp.inf)
+        kept = jnp.where(seen > 0, kept, 0.0)  # of a pixel that no view shows, a number
+        cost = seen * (jnp.log(jnp.maximum(total, 1.0)) - jax.nn.logsumexp(kept, axis=0))
+        count = seen
+    else:
+        raise ValueError(f'average is "{average}"; allowed: {", ".join(AVERAGES)}.')
+    return jnp.sum(cost, axis=(1, 2)) / jnp.maximum(jnp.sum(count, axis=(1, 2)), 1.0)
 
 
 def view_squared_error(outputs: jax.Array, values: jax.Array, average: Average) -> jax.Array:
@@ -144,6 +191,9 @@ class Objective:
     Attributes:
         loss: L, the cross-entropy of labels or the squared error of angles in degrees (regression).
         label_smoothing: of the cross-entropy, see `view_cross_entropy`.
+        maps: a label for every pixel: the classifier makes a map of logits of a view, it is brought
+            back to the image by the inverse of the view's transform, and the loss is there. What a
+            transform may do is then what the network can undo.
         judge: what the density learns by. "evidence": not by this loss, but by the marginal
             likelihood, between the steps (`evidence.make_evidence_step`); the classifier's weights
             then have a normal prior, -log p(w) / images is in the loss, and views are averaged as
@@ -180,12 +230,13 @@ class Objective:
             a bound on the marginal likelihood per image. 0: not known.
 
     Raises:
-        ValueError: if the loss is neither, chunks do not divide the copies, or a pose likelihood
-            or the evidence has other terms.
+        ValueError: if the loss is neither, chunks do not divide the copies, a pose likelihood or
+            the evidence has other terms, or maps have what is for labels of whole images.
     """
 
     loss: Loss = "cross_entropy"
     label_smoothing: float = 0.0
+    maps: bool = False
     judge: Judge = "loss"
     freeze_classifier: bool = False
     reject_distorted: Reject = "no"
@@ -215,7 +266,16 @@ class Objective:
                 f"equivariance is {self.equivariance} with pose_likelihood=True, which asks for it "
                 "by itself; set it to 0."
             )
-
+        if self.maps and (
+            self.loss != "cross_entropy"
+            or self.label_smoothing
+            or self.judge == "evidence"
+            or self.reject_distorted != "no"
+        ):
+            raise ValueError(
+                "maps is True, a label for every pixel; that wants the cross-entropy without label "
+                'smoothing, judge="loss", and reject_distorted="no".'
+            )
         if self.judge == "evidence" and dataclasses.replace(
             self, judge="loss", copies=1, images=0
         ) != Objective(average="logits", include_original=False):
@@ -265,10 +325,21 @@ class Objective:
             return ()
         return (self.loss, f"{self.loss}_original", f"train_{self.score_name}")
 
-    def cost(self, outputs: jax.Array, targets: jax.Array, average: Average) -> jax.Array:
-        """Return L (N,) of outputs (n, N, C) for targets (N,), the views averaged in `average`."""
+    def cost(
+        self,
+        outputs: jax.Array,
+        targets: jax.Array,
+        average: Average,
+        shown: jax.Array | None = None,
+    ) -> jax.Array:
+        """Return L (N,) of outputs (n, N, C) for targets (N,), the views averaged in `average`.
+
+        Of maps (n, N, H, W, C) for targets (N, H, W), where they are `shown` (n, N, H, W).
+        """
         if self.loss == "squared_error":
             return view_squared_error(outputs, targets, average)
+        if self.maps:
+            return map_cross_entropy(outputs, targets, shown, average)
         return view_cross_entropy(outputs, targets, average, self.label_smoothing)
 
     def score(self, outputs: jax.Array, targets: jax.Array) -> jax.Array:
@@ -276,10 +347,14 @@ class Objective:
         return self.correct(self.answers(outputs), targets)
 
     def correct(self, answers: jax.Array, targets: jax.Array) -> jax.Array:
-        """Return the same of outputs that are all answers, or of averages of them."""
+        """Return the same of outputs that are all answers, or of averages of them; of maps shares.
+
+        Of maps (..., N, H, W, C) the share of right pixels.
+        """
         if self.loss == "squared_error":
             return jnp.abs(answers[..., 0] - targets)
-        return jnp.asarray(jnp.argmax(answers, -1) == targets, jnp.float32)
+        right = jnp.asarray(jnp.argmax(answers, -1) == targets, jnp.float32)
+        return jnp.mean(right, axis=(-2, -1)) if self.maps else right
 
     def answers(self, outputs: jax.Array) -> jax.Array:
         """Return outputs (..., C) without that of distorted images, which is no answer."""

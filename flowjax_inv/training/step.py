@@ -58,10 +58,10 @@ def make_step(
 
     Raises:
         ValueError: if the distribution's samples carry no gradient and `objective.average` mixes
-            the views: the score function needs a loss per view; if the equivariance term or the
-            pose likelihood is asked for with transforms whose order matters, or the latter of
-            what has no density; if the classifier has a prior and the objective no number of
-            images; when first called, if there are chunks and batch norm.
+            the views, or there are maps: the score function needs a loss per view; if the
+            equivariance term or the pose likelihood is asked for with transforms whose order
+            matters, or the latter of what has no density; if the classifier has a prior and the
+            objective no number of images; when first called, if there are chunks and batch norm.
     """
     check_objective(distribution, transform, objective)
     has_prior = hasattr(classifier, "divergence") or objective.judge == "evidence"
@@ -125,6 +125,12 @@ def check_objective(
         raise ValueError(
             f'average is "{objective.average}"; {type(distribution).__name__} has no gradient '
             'through its samples and wants "losses": one loss per view.'
+        )
+    if not distribution.reparameterized and objective.maps:
+        raise ValueError(
+            f"maps is True; {type(distribution).__name__} has no gradient through its samples, and "
+            "its views show different pixels, so that their losses cannot be compared; take "
+            "another distribution."
         )
     if (objective.equivariance or objective.pose_likelihood) and not transform.commutative:
         term = "pose_likelihood" if objective.pose_likelihood else "equivariance"
