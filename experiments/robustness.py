@@ -26,7 +26,7 @@ from experiments.running.command_line import leave
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder, environment
 from experiments.running.trained import Trained, load_run
-from experiments.setup import build
+from experiments.setup import data_sets
 from flowjax_inv import metrics
 from flowjax_inv.data.sets import Split
 from flowjax_inv.data.variants import turned_bicubic
@@ -91,7 +91,7 @@ def measure(
             "was measured of it stands in its card.md."
         )
     run.config.data.dir = data_dir
-    data = build.data_set(run.config)
+    data = data_sets.data_set(run.config)
     if data.centres_degrees is not None or run.config.objective.loss != "cross_entropy":
         raise ValueError(
             f"{workdir} tells poses apart ({run.config.data.name}, {run.config.objective.loss}): a "
@@ -99,7 +99,7 @@ def measure(
         )
     test = _evenly(data.test, images)
     has_density = run.distribution.has_density
-    left_out = build.left_out(run.config)
+    left_out = data_sets.left_out(run.config)
     held_out = _evenly(left_out, 5 * images) if has_density and len(left_out) else None
     if held_out is not None:
         # Refuse now what the gates would refuse at the end.

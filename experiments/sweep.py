@@ -39,7 +39,7 @@ from experiments.running.command_line import (
 )
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder
-from experiments.setup import build, checks, defaults, optimizers
+from experiments.setup import build, checks, data_sets, defaults, optimizers
 from experiments.setup.fields import flatten
 
 __all__ = ["Combination", "combinations", "parse_grid", "sweep"]
@@ -209,7 +209,7 @@ def _check(config: defaults.Config) -> None:
     """Build what a run builds before it has its data: what cannot be built is refused here."""
     checks.check(config)
     build.placement(config)
-    build.normalization(config)
+    data_sets.normalization(config)
     transform = build.transform(config)
     build.network(config, "classifier", classes=1)
     distribution = build.distribution(config, transform, classes=1)

@@ -36,7 +36,7 @@ from experiments.running.command_line import leave
 from experiments.running.program_cache import keep_compiled_programs
 from experiments.running.run_folder import RunFolder
 from experiments.running.trained import Trained, load_run
-from experiments.setup import build, defaults
+from experiments.setup import data_sets, defaults
 from flowjax_inv.data.user_pictures import find_pictures
 from flowjax_inv.data.variants import turned_bicubic
 from flowjax_inv.inference import Wrapped, least_images, wrap
@@ -83,7 +83,7 @@ def wrap_folder(
     if steps < 1:
         raise ValueError(f"steps is {steps}; want at least 1.")
     config = _config(classifier, images, size=size, channels=channels)
-    data = build.data_set(config)  # what counts is what can be read
+    data = data_sets.data_set(config)  # what counts is what can be read
     test, count = data.test.images, len(data.train)
     half = len(test) // 2
     promised = _promise(half, count + len(test), max_clean_loss, confidence)

@@ -10,7 +10,7 @@ import pytest
 from experiments import three_modes
 from experiments.measuring.densities import Subject, make_arc_shares
 from experiments.measuring.posed_densities import by_pose
-from experiments.setup import build, defaults
+from experiments.setup import data_sets, defaults
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
@@ -94,7 +94,7 @@ def test_modes_without_a_width_are_turns_all_the_same(
     config.evaluation.poses = 5
     results, _ = by_pose(
         Subject(
-            Turned(dim=1, turns=turns), Affine("rotation"), build.data_set(config),
+            Turned(dim=1, turns=turns), Affine("rotation"), data_sets.data_set(config),
             Normalization(), config, jax.random.key(0),
         ),
         {},

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from experiments import mario_iggy, mnist
-from experiments.setup import build
+from experiments.setup import build, data_sets
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.inference import make_mean_shift, make_predict
@@ -110,14 +110,14 @@ def test_a_set_made_by_code_has_no_variants() -> None:
     with pytest.raises(
         ValueError, match="data.long_tail is 10.0, but mario_iggy is made, not read"
     ):
-        build.data_set(config)
+        data_sets.data_set(config)
 
 
 def test_a_missing_set_says_how_to_get_it(tmp_path: Path) -> None:
     config = mnist.get_config("smoke")
     config.data.dir = str(tmp_path)
     with pytest.raises(ValueError, match="python -m flowjax_inv.data prepare mnist") as caught:
-        build.data_set(config)
+        data_sets.data_set(config)
     assert "\n" not in str(caught.value)
 
 

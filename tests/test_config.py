@@ -13,7 +13,7 @@ import pytest
 
 from experiments.measuring import evaluate
 from experiments.running.command_line import UsageError, available_configs, check_arguments
-from experiments.setup import build, checks, defaults, optimizers
+from experiments.setup import build, checks, data_sets, defaults, optimizers
 from experiments.setup.fields import flatten
 from flowjax_inv.data.recipes import GENERATED
 from flowjax_inv.data.sets import Split
@@ -184,7 +184,7 @@ def test_maps_of_labels_want_a_unet_and_labels_of_pixels() -> None:
             checks.check(other)
     split = Split(np.zeros((2, 8, 8, 1), np.uint8), np.zeros(2, np.int32))
     with pytest.raises(ValueError, match="maps is True, but mario_iggy has no label for every pix"):
-        build.targets(config, split)
+        data_sets.targets(config, split)
 
 
 def test_angles_of_mirrored_pictures_and_of_unknown_poses() -> None:
@@ -193,9 +193,9 @@ def test_angles_of_mirrored_pictures_and_of_unknown_poses() -> None:
     split = Split(np.zeros((2, 8, 8, 1), np.uint8), np.zeros(2, np.int32))
     config.data.name = "mnist"
     with pytest.raises(ValueError, match="learns poses, but those of mnist are not known; turn"):
-        build.targets(config, split)
+        data_sets.targets(config, split)
     known = dataclasses.replace(split, pose_degrees=np.array([3.0, -4.0], np.float32))
-    np.testing.assert_array_equal(build.targets(config, known), [3.0, -4.0])
+    np.testing.assert_array_equal(data_sets.targets(config, known), [3.0, -4.0])
     config.data.mirror = True
     with pytest.raises(ValueError, match="mirrored picture has another angle"):
         checks.check(config)
@@ -339,4 +339,4 @@ def test_every_choice_is_in_its_table() -> None:
     ):
         assert set(defaults.FIELDS[field]["name"].choices) == set(table)
     assert set(defaults.FIELDS["evaluation"]["rules"].choices) == set(evaluate.RULES)
-    assert set(GENERATED) == set(build.SETS)
+    assert set(GENERATED) == set(data_sets.SETS)

@@ -29,7 +29,7 @@ def test_a_run_becomes_a_predictor(run: Path, tmp_path: Path, capsys, monkeypatc
     def absent(*arguments: Any, **fields: Any) -> None:
         raise AssertionError("the data set is not needed")
 
-    monkeypatch.setattr("experiments.setup.build.data_set", absent)
+    monkeypatch.setattr("experiments.setup.data_sets.data_set", absent)
     out = tmp_path / "out"
     assert main([f"--workdir={run}", f"--out={out}", "--num_samples=3"]) == 0
     said = capsys.readouterr().out

@@ -15,7 +15,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 from test_archives import WRITERS
 
-from experiments.setup import build
+from experiments.setup import data_sets
 from flowjax_inv.data import __main__ as command
 from flowjax_inv.data import stored, user_pictures
 from flowjax_inv.data.prepare import prepare
@@ -105,7 +105,7 @@ def test_refusals(tmp_path: Path) -> None:
         ({"recipe": "folder", "name": "mnist"}, "--name mnist is the name of an official set"),
         *(
             ({"recipe": "folder", "name": name}, f"--name {name} is the name of a generated set")
-            for name in build.SETS
+            for name in data_sets.SETS
         ),
         (
             {"allow_unknown": False},

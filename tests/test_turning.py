@@ -14,7 +14,7 @@ from poses import blobs, pose
 from experiments import poses, robustness
 from experiments.measuring import turning
 from experiments.run import train_and_evaluate
-from experiments.setup import build, defaults
+from experiments.setup import data_sets, defaults
 from flowjax_inv.data import stored
 from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.data.variants import turned_bicubic
@@ -36,7 +36,7 @@ def test_what_was_trained_on_is_not_held_out(choice, monkeypatch) -> None:
     monkeypatch.setattr(stored, "load", lambda *_, **__: _set())
     config = poses.get_config("smoke")
     config.data.choice, config.data.train_size, config.data.repeats = choice, 64, 3
-    parts = [build.data_set(config).train, build.left_out(config)]
+    parts = [data_sets.data_set(config).train, data_sets.left_out(config)]
     trained, rest = ({image.tobytes() for image in part.images} for part in parts)
     assert (len(parts[0]), len(trained), len(rest)) == (192, 64, 30)
     assert not trained & rest

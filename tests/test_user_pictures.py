@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from experiments import mario_iggy, mnist
-from experiments.setup import build, defaults
+from experiments.setup import data_sets, defaults
 from experiments.setup.assembly import assemble
 from flowjax_inv.data import user_pictures as pictures
 from flowjax_inv.data.user_pictures import find_pictures, open_picture, padded, warped
@@ -154,9 +154,9 @@ def test_recipes_of_prepared_sets_take_a_folder(set_name, tmp_path) -> None:
     config = mnist.get_config("cpu")
     config.data.name, config.data.dir, config.data.channels = set_name, str(tmp_path), 1
     config.data.choice, config.data.train_size = "random", 0
-    assert len(build.data_set(config).train) == 32
+    assert len(data_sets.data_set(config).train) == 32
     config.data.train_size = 20
-    assert len(build.data_set(config).train) == 20
+    assert len(data_sets.data_set(config).train) == 20
 
 
 def test_few_pictures_are_seen_more_often() -> None:
@@ -173,12 +173,12 @@ def test_made_and_read_sets_refuse_what_they_cannot_be() -> None:
     config = defaults.get_config()
     config.data.name = "pictures"
     with pytest.raises(ValueError, match="config.data.dir is empty; pictures want the folder"):
-        build.data_set(config)
+        data_sets.data_set(config)
     config.data.name, config.data.train_size = "printed_digits", 0
     with pytest.raises(ValueError, match="train_size=0, test_size=600; want at least 1 of each"):
-        build.data_set(config)
+        data_sets.data_set(config)
     config.data.train_size = config.data.test_size = 20
-    made = build.data_set(config)
+    made = data_sets.data_set(config)
     assert made.train.images.shape == (20, 28, 28, 1)
     assert (made.train.images.max(axis=(1, 2, 3)) > 150).all()
     assert not (made.train.images == made.test.images).all()

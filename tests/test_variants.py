@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from poses import blobs, pose
 
-from experiments.setup import build, checks, defaults
+from experiments.setup import checks, data_sets, defaults
 from flowjax_inv.data import stored, subsets, variants
 from flowjax_inv.data.sets import DataSet, Split
 
@@ -318,7 +318,7 @@ def test_a_config_makes_the_variant_it_names(
     config.update_from_flattened_dict({f"data.{name}": value for name, value in asked.items()})
     checks.check(config)
     plain = stored.load("tiny_golden", GOLDEN)
-    made, wanted = build.data_set(config), variant(plain)
+    made, wanted = data_sets.data_set(config), variant(plain)
     assert (len(made.train), len(made.test)) == sizes
     assert (made.class_names, made.note) == (wanted.class_names, wanted.note)
     for split in ("train", "test"):

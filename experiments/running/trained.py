@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from experiments.running.run_folder import RunFolder
-from experiments.setup import build, defaults, optimizers
+from experiments.setup import build, data_sets, defaults, optimizers
 from flowjax_inv import training
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.base import ConditionalDistribution
@@ -82,7 +82,7 @@ def load_run(workdir: str | Path) -> Trained:
         )
     class_names, image_shape = results["class_names"], results["image_shape"]
     transform = build.transform(config)
-    classes = build.outputs(config, class_names)
+    classes = data_sets.outputs(config, class_names)
     classifier = build.network(config, "classifier", classes=classes)
     distribution = build.distribution(config, transform, classes=classes)
     objective = build.objective(config, distribution, transform)
@@ -92,7 +92,7 @@ def load_run(workdir: str | Path) -> Trained:
         for name in ("classifier", "distribution")
     }
     return Trained(
-        config, classifier, distribution, transform, variables, build.normalization(config),
+        config, classifier, distribution, transform, variables, data_sets.normalization(config),
         class_names, image_shape,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.setup import build, checks, defaults, optimizers
+from experiments.setup import build, checks, data_sets, defaults, optimizers
 from flowjax_inv import training
 from flowjax_inv.data.batches import batch_indices, drawn_indices, steps_per_epoch
 from flowjax_inv.data.pixels import Normalization
@@ -197,11 +197,11 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     """
     checks.check(config)
     place = build.placement(config)
-    data = data or build.data_set(config)
-    data, aside = build.held_out(config, data)
-    classes = build.outputs(config, data.class_names)
-    targets, test_targets = (build.targets(config, split) for split in (data.train, data.test))
-    normalization = build.normalization(config)
+    data = data or data_sets.data_set(config)
+    data, aside = data_sets.held_out(config, data)
+    classes = data_sets.outputs(config, data.class_names)
+    targets, test_targets = (data_sets.targets(config, split) for split in (data.train, data.test))
+    normalization = data_sets.normalization(config)
     first = normalization(jnp.asarray(data.train.images[:1]))  # refuses means of other channels
     transform = build.transform(config)
     jax.eval_shape(transform, first, transform.identity)  # refuses colours of grey pictures
@@ -216,7 +216,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
         data=data,
         targets=targets,
         test_targets=test_targets,
-        held_out=None if aside is None else (aside.images, build.targets(config, aside)),
+        held_out=None if aside is None else (aside.images, data_sets.targets(config, aside)),
         normalization=normalization,
         transform=transform,
         classifier=build.network(config, "classifier", classes=classes),

@@ -1,13 +1,13 @@
-"""From a config to objects: the one place where names become classes (optimizers: `optimizers`).
+"""From a config to objects: where names become classes (optimizers: `optimizers`).
 
-To add a method, a transform, a network or a data set: write its class in its room, and give it one
-line in a table here. A class receives those fields of its section of the config that it declares.
+To add a method, a transform or a network: write its class in its room, and give it one line in a
+table here (a data set: in `data_sets`). A class receives those fields of its section of the config
+that it declares.
 """
 
 import dataclasses
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -17,18 +17,6 @@ import numpy as np
 from experiments.setup.defaults import FIELDS, Config
 from experiments.setup.fields import did_you_mean
 from flowjax_inv import networks, training, transforms
-from flowjax_inv.data import (
-    digits,
-    scenes,
-    sprites,
-    stored,
-    subsets,
-    textures,
-    user_pictures,
-    variants,
-)
-from flowjax_inv.data.pixels import Normalization
-from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
 from flowjax_inv.distributions.circular import Circular
@@ -44,21 +32,15 @@ __all__ = [
     "CONTROLLERS",
     "DISTRIBUTIONS",
     "NETWORKS",
-    "SETS",
     "TRANSFORMS",
     "controller",
-    "data_set",
     "distribution",
     "feed",
-    "held_out",
     "learner",
-    "left_out",
+    "look_up",
     "network",
-    "normalization",
     "objective",
-    "outputs",
     "placement",
-    "targets",
     "transform",
 ]
 
@@ -100,79 +82,8 @@ CONTROLLERS = {
 }
 
 
-def _mario_iggy(section: Config) -> DataSet:
-    declared = inspect.signature(sprites.mario_iggy).parameters
-    fields = {name: section[name] for name in section if name in declared and name != "sprites"}
-    return sprites.mario_iggy(sprites=sprites.load_sprites(section.sprites), **fields)
-
-
-def _pictures(section: Config) -> DataSet:
-    return user_pictures.picture_set(
-        _folder(section),
-        size=section.size,
-        channels=section.channels,
-        train_size=section.train_size,
-        seed=section.seed,
-    )
-
-
-def _picture_classes(section: Config) -> DataSet:
-    return user_pictures.picture_classes(
-        _folder(section), size=section.size, channels=section.channels, seed=section.seed
-    )
-
-
-def _folder(section: Config) -> str:
-    if not section.dir:
-        raise ValueError("config.data.dir is empty; pictures want the folder they are in.")
-    return section.dir
-
-
-def _printed_digits(section: Config) -> DataSet:
-    return digits.printed_digits(
-        train_size=section.train_size, test_size=section.test_size, seed=section.seed
-    )
-
-
-def _scenes(section: Config) -> DataSet:
-    return scenes.scenes(
-        sprites=sprites.load_sprites(section.sprites),
-        train_size=section.train_size,
-        test_size=section.test_size,
-        turn_std=section.turn_std,
-        seed=section.seed,
-    )
-
-
-def _textures(section: Config) -> DataSet:
-    return textures.textures(
-        train_size=section.train_size,
-        test_size=section.test_size,
-        seed=section.seed,
-        lamps=section.lamps,
-        lamp_half_range=section.lamp_half_range,
-    )
-
-
-# Those of GENERATED; what is not here is looked for among the prepared sets.
-SETS: dict[str, Callable[[Config], DataSet]] = {
-    "mario_iggy": _mario_iggy,
-    "picture_classes": _picture_classes,
-    "pictures": _pictures,
-    "printed_digits": _printed_digits,
-    "scenes": _scenes,
-    "textures": _textures,
-}
-
-
-# Read from the user's own folder: variants are for them as for prepared sets.
-_OF_A_FOLDER = ("picture_classes", "pictures")
-
-_VARIANTS = ("classes", "validation_size", "long_tail", "choice", "repeats", "rotated_degrees",
-             "rotated_classes", "translated", "scaled", "centre_crop", "disc")  # fmt: skip
-
-
-def _look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
+def look_up(table: Mapping[str, Any], name: str, field: str) -> Any:
+    """Return the entry of a table that a field of the config names, or refuse the name."""
     if name not in table:
         raise ValueError(f'config.{field} is "{name}"{did_you_mean(name, sorted(table))}')
     return table[name]
@@ -194,7 +105,7 @@ def _fields(cls: Any, config: Config, name: str) -> dict[str, Any]:
 def network(config: Config, field: str, *, classes: int) -> nn.Module:
     """Return the network of `config.classifier` or `config.embedding`."""
     section = config[field]
-    cls = _look_up(NETWORKS, section.name, f"{field}.name")
+    cls = look_up(NETWORKS, section.name, f"{field}.name")
     if field == "classifier" and 0 < section.features < classes:
         raise ValueError(
             f"config.classifier.features is {section.features} for {classes} outputs; take 0, one "
@@ -237,15 +148,10 @@ def feed(
     return Feed(images, targets, order, end=end, placement=placement(config), resident=resident)
 
 
-def normalization(config: Config) -> Normalization:
-    """Return how stored pixels become inputs."""
-    return Normalization(tuple(config.data.mean), tuple(config.data.std))
-
-
 def transform(config: Config) -> transforms.Transform:
     """Return the transform of `config.transform`."""
     section = config.transform
-    cls = _look_up(TRANSFORMS, section.name, "transform.name")
+    cls = look_up(TRANSFORMS, section.name, "transform.name")
     if cls is transforms.Colour:
         return _colours(config)
     fields = _fields(cls, config, "transform")
@@ -274,7 +180,7 @@ def distribution(
     config: Config, chosen: transforms.Transform, *, classes: int
 ) -> ConditionalDistribution:
     """Return the distribution of `config.distribution` over the coordinates of a transform."""
-    cls = _look_up(DISTRIBUTIONS, config.distribution.name, "distribution.name")
+    cls = look_up(DISTRIBUTIONS, config.distribution.name, "distribution.name")
     fields = _fields(cls, config, "distribution") | {"dim": chosen.dim}
     declared = {field.name for field in dataclasses.fields(cls)}
     of_transform = {
@@ -312,7 +218,7 @@ def _embedding(config: Config, classes: int) -> nn.Module:
 
 def controller(config: Config, *, total_steps: int, steps_per_epoch: int) -> training.Controller:
     """Return the controller of alpha of `config.controller`."""
-    cls = _look_up(CONTROLLERS, config.controller.name, "controller.name")
+    cls = look_up(CONTROLLERS, config.controller.name, "controller.name")
     fields = _fields(cls, config, "controller")
     declared = {field.name for field in dataclasses.fields(cls)}
     counts = {"steps": total_steps, "every": steps_per_epoch}
@@ -345,101 +251,3 @@ def learner(config: Config, *, steps: int) -> training.Laplace | None:
         return None
     fields = _fields(training.Laplace, config, "laplace")
     return training.Laplace(**fields | {"steps": max(steps // config.laplace.every_steps, 1)})
-
-
-def data_set(config: Config) -> DataSet:
-    """Return the data set of `config.data`, cut and turned as its fields say."""
-    section = config.data
-    made = section.name in SETS and section.name not in _OF_A_FOLDER
-    if made:
-        unread = [name for name in _VARIANTS if section[name] != FIELDS["data"][name].value]
-        if unread:
-            raise ValueError(
-                f"config.data.{unread[0]} is {section[unread[0]]!r}, but {section.name} is made, "
-                "not read: variants are for prepared sets; leave it at its default."
-            )
-        return SETS[section.name](section)
-    if section.name in _OF_A_FOLDER:
-        data = SETS[section.name](section)
-    else:
-        data = stored.load(section.name, section.dir or None)
-    if section.classes:
-        data = subsets.class_subset(data, section.classes)
-    if section.validation_size:
-        data = subsets.hold_out(data, section.validation_size)
-    if section.long_tail > 1:
-        data = subsets.long_tail(data, section.long_tail)
-    if section.choice == "random" and section.train_size:
-        data = subsets.random_subset(data, section.train_size, seed=section.seed)
-    data = subsets.first(data, section.train_size, section.test_size)
-    if section.repeats > 1:
-        data = subsets.repeated(data, section.repeats)
-    if section.rotated_degrees:
-        data = variants.rotated(
-            data, section.rotated_degrees, seed=section.seed, classes=section.rotated_classes
-        )
-    if section.translated:
-        data = variants.translated(data, section.translated, seed=section.seed)
-    if section.scaled:
-        data = variants.scaled(data, section.scaled, seed=section.seed)
-    if section.centre_crop:
-        data = variants.centre_cropped(data, section.centre_crop)
-    if section.disc:
-        data = variants.disc(data)
-    return data
-
-
-def held_out(config: Config, data: DataSet) -> tuple[DataSet, Split | None]:
-    """Return the set as it is learned, and the train images that a controller measures instead."""
-    section = config.controller
-    if _look_up(CONTROLLERS, section.name, "controller.name").watches != "gap":
-        return data, None
-    return subsets.set_aside(
-        data, section.held_out, seed=config.data.seed, repeats=config.data.repeats
-    )
-
-
-def left_out(config: Config) -> Split:
-    """Return the train images that `data_set` gives but for `config.data.train_size`."""
-    config, trained = config.copy_and_resolve_references(), config.data.train_size
-    if not trained or config.data.name in SETS:
-        nothing = np.zeros(0, np.int32)
-        return Split(nothing, nothing)
-    config.data.train_size, config.data.repeats = 0, 1  # repeats would put trained ones behind
-    if config.data.choice == "random":  # all of them, in the order of which the first were taken
-        config.data.train_size = len(data_set(config).train)
-    whole = data_set(config).train
-    return Split(whole.images[trained:], whole.labels[trained:])
-
-
-def targets(config: Config, split: Split) -> np.ndarray:
-    """Return what is predicted of every image: its label, its map, or its pose (degrees).
-
-    Raises:
-        ValueError: if maps or poses are asked for and nobody knows them.
-    """
-    if config.objective.maps:
-        if split.maps is None:
-            raise ValueError(
-                f"config.objective.maps is True, but {config.data.name} has no label for every "
-                "pixel; take scenes, or set it to False."
-            )
-        return split.maps
-    if config.objective.loss == "cross_entropy":
-        return split.labels
-    if split.pose_degrees is None:
-        raise ValueError(
-            f"config.objective.loss is squared_error, which learns poses, but those of "
-            f"{config.data.name} are not known; turn its images: config.data.rotated_degrees=90."
-        )
-    return split.pose_degrees
-
-
-def outputs(config: Config, class_names: Sequence[str]) -> int:
-    """Return the length of the classifier's output: one per class, or one angle.
-
-    One more class stands for what was distorted, where `reject_distorted` asks for it.
-    """
-    if config.objective.loss == "squared_error":
-        return 1
-    return len(class_names) + int(config.objective.reject_distorted != "no")

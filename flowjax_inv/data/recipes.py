@@ -8,7 +8,7 @@ from flowjax_inv.data.picture_archives import PictureFolder, TinyImageNet
 
 __all__ = ["GENERATED", "SETS", "Recipe"]
 
-# Sets made by code, by SETS of experiments/setup/build.py; a stored set of such a
+# Sets made by code, by SETS of experiments/setup/data_sets.py; a stored set of such a
 # name would not be read.
 GENERATED = ("mario_iggy", "picture_classes", "pictures", "printed_digits", "scenes", "textures")
 
