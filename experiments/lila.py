@@ -48,6 +48,7 @@ def get_config(variant: str = "") -> defaults.Config:
     config.train.epochs, config.train.batch_size = 250, 125
     config.objective.copies, config.evaluation.every_epochs = _VIEWS, 10
     if method == "weights":
+        config.classifier.width = 512
         return config
     config.classifier.name, config.classifier.hidden = "mlp", (256,)
     config.classifier.activation = "tanh"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.report.formats import MISSING, markdown_line, spread
-from experiments.report.kept import Kept, read_kept
+from experiments.report.kept import Kept, kept_where
 from experiments.report.moved import of_moved
 from experiments.report.tables import method_name
 
@@ -36,9 +36,8 @@ def evidence_table(root: Path) -> str:
         ValueError: if the seeds of one name differ in more than their seed.
     """
     lines = [markdown_line(_HEADS), "|---|" + "---|" * 3 + "---:|" * 6 + "---|"]
-    kept = [runs for runs in read_kept(root) if of_evidence(runs)]
+    kept = kept_where(root, of_evidence)
     for runs in kept:
-        runs.refuse_mixture()
         config = runs.configs[0]
         data, classifier = config["data"], config["classifier"]
         features = "random Fourier" if classifier.get("activation") == "cos" else "learned"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.report.formats import ARC_SHARE, MISSING, markdown_line, spread
-from experiments.report.kept import Kept, read_kept
+from experiments.report.kept import Kept, kept_where
 from experiments.report.tables import has_density, method_name
 from flowjax_inv.data.subsets import labels_of
 
@@ -35,10 +35,9 @@ def half_turned_table(root: Path) -> str:
     Raises:
         ValueError: if the seeds of one name differ in more than their seed.
     """
-    kept = [runs for runs in read_kept(root) if turned_classes(runs)]
+    kept = kept_where(root, lambda runs: bool(turned_classes(runs)))
     lines = [markdown_line(_HEADS), "|---|---|---|" + "---:|" * 6 + "---|"]
     for runs in sorted(kept, key=lambda runs: (str(runs.configs[0]["data"]["name"]), runs.name)):
-        runs.refuse_mixture()
         first, seeds = runs.results[0], ranges(runs)
         none = not has_density(first)
         cells = [

@@ -19,7 +19,7 @@ from experiments.report.formats import (
     spread,
 )
 from experiments.report.half_turned import turned_classes
-from experiments.report.kept import read_by_name, read_kept
+from experiments.report.kept import kept_where, read_by_name
 from experiments.report.lamps import of_lamps
 from experiments.report.moved import of_moved
 from experiments.report.papers import paper_figure
@@ -65,17 +65,13 @@ def images_table(root: Path) -> str:
         ValueError: if there is no results.json at all, a file is not a JSON object, or the seeds
             of one name differ in more than their seed.
     """
-    kept = [
-        runs
-        for runs in read_kept(root)
-        if not runs.have("true_half_range_degrees")
-        and not turned_classes(runs)
-        and not of_few_labels(runs)
-        and not of_evidence(runs)
-        and not of_moved(runs)
-        and not of_lamps(runs)
-        and not of_scenes(runs)
-    ]
+    elsewhere = (turned_classes, of_few_labels, of_evidence, of_moved, of_lamps, of_scenes)
+    kept = kept_where(
+        root,
+        lambda runs: (
+            not (runs.have("true_half_range_degrees") or any(other(runs) for other in elsewhere))
+        ),
+    )
     known = {key for runs in kept for seed in runs.results for key in seed}
     turned = "half_range_rotation" in known
     followed = any(key.startswith(ARC_SHARE) for key in known)
@@ -83,7 +79,6 @@ def images_table(root: Path) -> str:
     heads = [head for head in _IMAGE_HEADS if head not in absent]
     rows = []
     for runs in kept:
-        runs.refuse_mixture()
         first, config = runs.results[0], runs.configs[0]
         method, none = method_name(first), not has_density(first)
         if ruined(runs.results):

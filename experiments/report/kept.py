@@ -1,14 +1,14 @@
 """Runs kept below a folder, as NAME/SEED/, and what their seeds have in common."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.report.reading import flat, read_object, read_results
 
-__all__ = ["Kept", "read_by_name", "read_kept"]
+__all__ = ["Kept", "kept_where", "read_by_name", "read_kept"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,18 @@ def read_kept(root: Path) -> list[Kept]:
             f"{root} holds no NAME/SEED/results.json; copy the results.json of finished runs there"
         )
     return list(kept.values())
+
+
+def kept_where(root: Path, wanted: Callable[[Kept], bool]) -> list[Kept]:
+    """Read the runs that a table is of, each name one experiment.
+
+    Raises:
+        ValueError: as `read_kept`, or if the seeds of one name differ in more than their seed.
+    """
+    found = [runs for runs in read_kept(root) if wanted(runs)]
+    for runs in found:
+        runs.refuse_mixture()
+    return found
 
 
 def read_by_name(root: Path, pattern: str) -> dict[str, list[dict[str, Any]]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.report.formats import MISSING, markdown_line, spread
-from experiments.report.kept import Kept, read_kept
+from experiments.report.kept import Kept, kept_where
 from experiments.report.tables import has_density, method_name
 
 __all__ = ["lamps_table", "of_lamps"]
@@ -34,13 +34,12 @@ def lamps_table(root: Path) -> str:
     Raises:
         ValueError: if the seeds of one name differ in more than their seed.
     """
-    found = [runs for runs in read_kept(root) if of_lamps(runs)]
+    found = kept_where(root, of_lamps)
     if not found:
         return ""
     heads = ["method", "seeds", "averaged accuracy (%)", "plain accuracy (%)", *_GAINS, "minutes"]
     rows = []
     for runs in found:
-        runs.refuse_mixture()
         plain = spread(runs.results, "test_accuracy", 100.0, 1)
         cells = [method_name(runs.results[0]), str(len(runs.results)), MISSING, plain]
         cells += [MISSING] * len(_GAINS)

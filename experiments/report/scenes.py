@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from experiments.report.formats import MISSING, markdown_line, spread
-from experiments.report.kept import Kept, read_kept
+from experiments.report.kept import Kept, kept_where
 from experiments.report.tables import has_density, method_name
 
 __all__ = ["of_scenes", "scenes_table"]
@@ -35,9 +35,8 @@ def scenes_table(root: Path) -> str:
         ValueError: if the seeds of one name differ in more than their seed.
     """
     lines = [markdown_line(_HEADS), "|---|" + "---:|" * (len(_HEADS) - 1)]
-    found = [runs for runs in read_kept(root) if of_scenes(runs)]
+    found = kept_where(root, of_scenes)
     for runs in found:
-        runs.refuse_mixture()
         results = runs.results
         learned = [
             ("half_range_rotation", 1.0, 0),
