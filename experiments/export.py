@@ -36,10 +36,11 @@ def export_run(workdir: str | Path, out: str | Path, *, num_samples: int = 0) ->
         ValueError: if `workdir` holds no finished run, or one of other fields than today's.
     """
     config = read_config(workdir)
-    if config.objective.loss != "cross_entropy" or config.objective.reject_distorted != "no":
+    objective = config.objective
+    if objective.loss != "cross_entropy" or objective.maps or objective.reject_distorted != "no":
         raise ValueError(
             f"{workdir} does not end in one probability per class; export a run with "
-            "objective.loss=cross_entropy and reject_distorted=no."
+            "objective.loss=cross_entropy, maps=False and reject_distorted=no."
         )
     if config.classifier.name == "outside":
         raise ValueError(

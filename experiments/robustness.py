@@ -90,6 +90,11 @@ def measure(
             f"{workdir} was trained on pictures without labels, so nothing is right or wrong; what "
             "was measured of it stands in its card.md."
         )
+    if run.config.objective.maps:
+        raise ValueError(
+            f"{workdir} labels pixels, which turn with the image; what is asked of that, the "
+            "equivariance error, stands in its results.json."
+        )
     run.config.data.dir = data_dir
     data = data_sets.data_set(run.config)
     if data.centres_degrees is not None or run.config.objective.loss != "cross_entropy":

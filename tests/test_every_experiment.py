@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from smoke_runs import smoke
 
+from experiments import robustness
 from experiments.run import train_and_evaluate
 from experiments.setup.assembly import assemble
 from experiments.setup.fields import flatten
@@ -70,6 +71,9 @@ def test_every_experiment_on_drawn_images_runs(name: str, tmp_path: Path) -> Non
     if name == "scenes":
         assert 0 <= results["test_mean_iou_averaged"] <= results["test_accuracy_averaged"] <= 1
         assert 0 <= results["equivariance_error_32"] <= 1
+        assert (tmp_path / name / "figures" / "label_maps.png").is_file()
+        with pytest.raises(ValueError, match="labels pixels, which turn with the image; what is"):
+            robustness.measure(tmp_path / name)
         return
     assert np.isfinite(results["half_range_degrees"])
     if name != "three_modes":  # where the way between modes counts

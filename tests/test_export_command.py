@@ -93,6 +93,11 @@ def test_runs_that_cannot_be_exported_say_why(run: Path, tmp_path: Path) -> None
             ),
             (
                 "config.json",
+                {"objective": {"maps": True}},
+                "does not end in one probability per class; .*, maps=False and",
+            ),
+            (
+                "config.json",
                 {"classifier": {"name": "outside", "function": "a:b"}},
                 r"before a classifier of your own \(a:b\), which is not exported; .*--aligner",
             ),

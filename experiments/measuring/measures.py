@@ -65,7 +65,8 @@ class Measures:
         modules = parts.classifier, parts.distribution, parts.transform
         if parts.objective.maps:
             more, shown = measure_maps(self.judge, *modules, both, key=state.key)
-            results, arrays = results | more, arrays | shown
+            names = np.array(parts.data.class_names)
+            results, arrays = results | more, arrays | shown | {"class_names": names}
         elif parts.data.labelled:
             results |= self.judge.averaged(*modules, both, key=state.key)
         return results | {k: float(v) for k, v in self.of_epoch(state).items()}, arrays
