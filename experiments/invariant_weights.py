@@ -62,9 +62,9 @@ def get_config(variant: str = "") -> defaults.Config:
     classifier.frequency, classifier.variance = 0.2, 100.0
     density.name, density.start_half_range = "augerino", (5 / 180,)
     config.controller.name, config.controller.value = "constant", 0.0
-    config.objective.copies, config.objective.average = 16, "logits"
+    config.objective.copies, config.objective.average = 8, "logits"
     config.objective.include_original = False
-    config.train.epochs, config.train.batch_size = 4, 64
+    config.train.epochs, config.train.batch_size = 8, 128
     config.train.log_every, config.train.checkpoint_every = 50, 1000
     for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
         optimizer.name, optimizer.learning_rate, optimizer.scalar_fraction = "adam", 0.1, 0.1

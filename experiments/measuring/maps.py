@@ -11,11 +11,14 @@ import numpy as np
 from experiments.measuring.evaluate import Judge
 from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.distributions.base import ConditionalDistribution
-from flowjax_inv.inference import predict_map
+from flowjax_inv.inference import average_maps, predict_map, view_maps
 from flowjax_inv.training import Stream
 from flowjax_inv.transforms import Affine, Transform
 
 __all__ = ["VIEWS", "mean_iou", "measure_maps"]
+
+_Module = Callable[[jax.Array], Any]  # images -> what a module makes of them
+
 
 VIEWS = (1, 2, 4, 8, 16, 32)  # by which the equivariance error is measured
 _TURNED, _SHOWN = 96, 8  # images that are turned for it, and images that the report shows
@@ -45,7 +48,7 @@ def measure_maps(
     """Score maps of the test split, of images as they are and averaged over views.
 
     The equivariance error is the mean over turns g of the circle and pixels near the middle of
-    1/2 sum_c |p_c(g x) - (g p(x))_c|, p by so many views, drawn anew for each side.
+    1/2 sum_c |p_c(g x) - (g p(x))_c|, p by the first of some views, drawn anew for each side.
 
     Returns:
         test_accuracy_averaged (of pixels), test_mean_iou, test_mean_iou_averaged,
@@ -59,22 +62,21 @@ def measure_maps(
         logits: Any = classifier.apply(variables["classifier"], images, train=False)
         return jax.nn.softmax(logits)
 
-    def by_views(variables: Any, images: jax.Array, key: jax.Array, count: int) -> jax.Array:
-        def applied(module: nn.Module, name: str) -> Callable[[jax.Array], Any]:
+    def modules(variables: Any) -> tuple[_Module, _Module]:
+        def applied(module: nn.Module, name: str) -> _Module:
             return lambda x: module.apply(variables[name], x, train=False)
 
-        return predict_map(
-            applied(classifier, "classifier"), applied(distribution, "distribution"), transform,
-            images, key=key, num_samples=count,
-        ).probs  # fmt: skip
+        return applied(classifier, "classifier"), applied(distribution, "distribution")
 
     count = section.num_samples if distribution.has_density else 1
 
     @jax.jit
     def answers(variables: Any, images: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         images = judge.normalization(images)
-        alone, averaged = plain(variables, images), by_views(variables, images, key, count)
-        return jnp.argmax(alone, -1), jnp.argmax(averaged, -1)
+        averaged = predict_map(
+            *modules(variables), transform, images, key=key, num_samples=count
+        ).probs
+        return jnp.argmax(plain(variables, images), -1), jnp.argmax(averaged, -1)
 
     made = []
     for number, (index, mask) in enumerate(padded_batches(len(judge.targets), section.batch_size)):
@@ -95,17 +97,19 @@ def measure_maps(
         "evaluation_average": "probs",
         "evaluation_samples": count,
     }
+
+    def by_views(images: jax.Array, key: jax.Array) -> list[jax.Array]:
+        found = [plain(variables, images)]
+        if distribution.has_density:
+            both = modules(variables)
+            logits, theta = view_maps(*both, transform, images, key=key, num_samples=VIEWS[-1])
+            found += [average_maps(logits[:k], theta[:k], transform).probs for k in VIEWS]
+        return found
+
     images = judge.normalization(jnp.asarray(judge.images[:_TURNED]))
-    results["equivariance_error"] = _error(
-        lambda images, _: plain(variables, images), images, jax.random.fold_in(key, 1)
-    )
-    if distribution.has_density:
-        for views in VIEWS:
-            results[f"equivariance_error_{views}"] = _error(
-                lambda images, key, views=views: by_views(variables, images, key, views),
-                images,
-                jax.random.fold_in(key, 1),
-            )
+    names = ["equivariance_error", *(f"equivariance_error_{k}" for k in VIEWS)]
+    errors = _errors(by_views, images, jax.random.fold_in(key, 1))
+    results |= dict(zip(names, errors, strict=False))  # of a point mass the first alone
     shown = {
         "map_images": judge.images, "map_labels": judge.targets, "map_plain": alone,
         "map_averaged": averaged,
@@ -113,10 +117,10 @@ def measure_maps(
     return results, {name: np.asarray(array[:_SHOWN]) for name, array in shown.items()}
 
 
-def _error(
-    answer: Callable[[jax.Array, jax.Array], jax.Array], images: jax.Array, key: jax.Array
-) -> float:
-    """Return how far maps of turned images are from turned maps, in [0, 1]."""
+def _errors(
+    answers: Callable[[jax.Array, jax.Array], list[jax.Array]], images: jax.Array, key: jax.Array
+) -> list[float]:
+    """Return, answer by answer, how far maps of turned images are from turned maps, in [0, 1]."""
     turn = Affine("rotation")
     keys = jax.random.split(key, 3)
     angles = jax.random.uniform(keys[0], (len(images), 1), minval=-1.0)
@@ -124,10 +128,9 @@ def _error(
     inside = jnp.hypot(x[None], y[:, None]) < _RADIUS
 
     @jax.jit
-    def error(images: jax.Array, angles: jax.Array) -> jax.Array:
-        there = answer(turn(images, angles), keys[1])
-        moved = turn(answer(images, keys[2]), angles)
-        apart = 0.5 * jnp.sum(jnp.abs(there - moved), axis=-1)
-        return jnp.sum(apart * inside) / (jnp.sum(inside) * len(images))
+    def errors(images: jax.Array, angles: jax.Array) -> list[jax.Array]:
+        pairs = zip(answers(turn(images, angles), keys[1]), answers(images, keys[2]), strict=True)
+        apart = [0.5 * jnp.sum(jnp.abs(a - turn(b, angles)), axis=-1) for a, b in pairs]
+        return [jnp.sum(each * inside) / (jnp.sum(inside) * len(images)) for each in apart]
 
-    return float(error(images, angles))
+    return [float(error) for error in errors(images, angles)]

@@ -15,7 +15,7 @@ from flowjax_inv.inference.averaging import (
 )
 from flowjax_inv.inference.certifying import InvarianceBound, invariance_bound, sampled_extremes
 from flowjax_inv.inference.contracts import Contract, change_bound, fit_gate, least_images
-from flowjax_inv.inference.maps import LabelMap, average_maps, predict_map
+from flowjax_inv.inference.maps import LabelMap, average_maps, predict_map, view_maps
 from flowjax_inv.inference.shifting import (
     Shifted,
     density_modes,
@@ -60,5 +60,6 @@ __all__ = [
     "predict_map",
     "sampled_extremes",
     "view_logits",
+    "view_maps",
     "wrap",
 ]

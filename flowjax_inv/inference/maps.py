@@ -14,7 +14,7 @@ from flowjax_inv.transforms import Transform
 if TYPE_CHECKING:  # slow to import, and only named
     import distrax
 
-__all__ = ["LabelMap", "average_maps", "predict_map"]
+__all__ = ["LabelMap", "average_maps", "predict_map", "view_maps"]
 
 
 class LabelMap(NamedTuple):
@@ -58,6 +58,36 @@ def average_maps(logits: jax.Array, theta: jax.Array, transform: Transform) -> L
     return LabelMap(jnp.where(total > 0, probs, 1.0 / classes), total[..., 0] / logits.shape[0])
 
 
+def view_maps(
+    classify: Callable[[jax.Array], jax.Array],
+    propose: Callable[[jax.Array], distrax.Distribution],
+    transform: Transform,
+    images: jax.Array,
+    *,
+    key: jax.Array,
+    num_samples: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Label every pixel of sampled views: f(A_T I), T ~ g(.; I).
+
+    Args, Raises: as of `predict_map`.
+
+    Returns:
+        Logits (K, N, H, W, classes), as they lie in the views, and theta (K, N, d).
+    """
+    check_images(images)
+    if num_samples < 1:
+        raise ValueError(f"num_samples is {num_samples}; want at least 1 view per image.")
+    theta = propose(images).sample(seed=key, sample_shape=(num_samples,))
+    views = transform(images, theta)
+    logits = few_at_a_time(classify, views.reshape(-1, *images.shape[1:]))
+    if logits.ndim != 4 or logits.shape[:3] != (views.shape[0] * views.shape[1], *views.shape[2:4]):
+        raise ValueError(
+            f"classify() made {tuple(logits.shape)} of images {images.shape}; want a map of logits "
+            "of the same height and width for each."
+        )
+    return logits.reshape(*views.shape[:-1], -1), theta
+
+
 def predict_map(
     classify: Callable[[jax.Array], jax.Array],
     propose: Callable[[jax.Array], distrax.Distribution],
@@ -86,15 +116,7 @@ def predict_map(
             no maps of the size of the images.
     Source: Augerino, eq. 6.
     """
-    check_images(images)
-    if num_samples < 1:
-        raise ValueError(f"num_samples is {num_samples}; want at least 1 view per image.")
-    theta = propose(images).sample(seed=key, sample_shape=(num_samples,))
-    views = transform(images, theta)
-    logits = few_at_a_time(classify, views.reshape(-1, *images.shape[1:]))
-    if logits.ndim != 4 or logits.shape[:3] != (views.shape[0] * views.shape[1], *views.shape[2:4]):
-        raise ValueError(
-            f"classify() made {tuple(logits.shape)} of images {images.shape}; want a map of logits "
-            "of the same height and width for each."
-        )
-    return average_maps(logits.reshape(*views.shape[:-1], -1), theta, transform)
+    logits, theta = view_maps(
+        classify, propose, transform, images, key=key, num_samples=num_samples
+    )
+    return average_maps(logits, theta, transform)
