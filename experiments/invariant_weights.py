@@ -69,6 +69,7 @@ def get_config(variant: str = "") -> defaults.Config:
     for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
         optimizer.name, optimizer.learning_rate, optimizer.scalar_fraction = "adam", 0.1, 0.1
         optimizer.schedule, optimizer.final_fraction = "cosine", 0.0
+    config.optimizer.distribution.scalar_fraction = 0.3  # at 0.1 the range stops on its way
     config.evaluation.rules, config.evaluation.num_samples = ("plain",), 32
     config.evaluation.average = "logits"
     # What stays narrow where nothing is turned is right.

@@ -14,9 +14,9 @@ Variants: MOVED_METHOD. MOVED, as in experiments/invariant_weights.py: `:regular
 half-width), `:scaled_lila` (by 1/2 to 2; the whole affine group is learned). METHOD: lila, or on
 the same images, steps and network none, `:rotated_none`; fixed, the true range given (regular: 14
 degrees); augerino, instaaug, gaussian, flow, with the alpha of experiments/few_labels.py for MNIST;
-or weights, the bound of experiments/invariant_weights.py with its network of 512 features. None or
-`:cpu` is `:rotated_lila`, six minutes on one core; `:smoke`, to see that it runs. More images:
---config.data.train_size=5000 --config.train.epochs=100.
+or weights, the bound of experiments/invariant_weights.py by the first recipe of it, 512 features.
+None or `:cpu` is `:rotated_lila`, six minutes on one core; `:smoke`, to see that it runs. More
+images: --config.data.train_size=5000 --config.train.epochs=100.
 
 LILA's own recipe for such a network has 1,000 hidden units, 31 views and 1,000 epochs.
 """
@@ -47,8 +47,11 @@ def get_config(variant: str = "") -> defaults.Config:
     config.data.choice, config.data.train_size = "random", 1_250
     config.train.epochs, config.train.batch_size = 250, 125
     config.objective.copies, config.evaluation.every_epochs = _VIEWS, 10
+    for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
+        optimizer.learning_rate, optimizer.scalar_fraction = 1e-2, 1.0
     if method == "weights":
-        config.classifier.width = 512
+        classifier = config.classifier
+        classifier.width, classifier.frequency, classifier.variance = 512, 0.3, 1.0
         return config
     config.classifier.name, config.classifier.hidden = "mlp", (256,)
     config.classifier.activation = "tanh"

@@ -127,6 +127,7 @@ def _sections(
     """Draw one figure after the other; one that cannot be drawn says why instead."""
     from experiments.report import compare_figures as figures  # matplotlib is slow to import
     from experiments.report import discovery
+    from experiments.report.range_curve import range_curve, ranges_over_steps
 
     logs = {row.name: [(m.results, m.metrics) for m in row.members] for row in experiment.rows}
     plots = [
@@ -146,6 +147,21 @@ def _sections(
                 "Right is flat on the dashed line, from every pose.",
                 lambda: figures.half_ranges_of_methods(evaluations),
             ),
+        )
+    curves = {
+        f"{row.name}, seed {m.seed}": range_curve(m.config, m.results, m.metrics)
+        for row in experiment.rows
+        for m in row.members
+    }
+    known = {name: curve for name, curve in curves.items() if curve is not None}
+    if known:
+        plots.append(
+            (
+                "How far the range of all images reached",
+                "Half the width of the one interval of turns, step by step, of densities that are "
+                "the same for all images. Dashed: what images were turned by.",
+                lambda: ranges_over_steps(known),
+            )
         )
     distances = _distances(experiment)
     if distances:

@@ -10,12 +10,13 @@ from experiments.report import (
     discovery,
     figures,
     label_maps,
+    range_curve,
     step_time,
     straightened,
     tables,
 )
 from experiments.report.formats import ARC_SHARE
-from experiments.report.reading import Run
+from experiments.report.reading import Run, flat
 
 __all__ = ["Plot", "plots_of"]
 
@@ -200,6 +201,18 @@ def _of_training(run: Run) -> list[Plot]:
             of_evaluation=False,
         )
     ]
+    curve = range_curve.range_curve(flat(run.config), run.results, run.metrics)
+    if curve is not None:
+        plots.append(
+            Plot(
+                "range",
+                "How far the range of all images reached",
+                "Half the width of the one interval of turns, step by step; dashed, what images "
+                "were turned by, where that is known.",
+                lambda: range_curve.ranges_over_steps({"": curve}),
+                of_evaluation=False,
+            )
+        )
     if run.profile:
         plots.append(
             Plot(
