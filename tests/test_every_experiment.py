@@ -57,7 +57,10 @@ DRAWN = ["three_modes", "rotation_discovery", "no_invariance", "lamps", "scenes"
 @pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", DRAWN)
-def test_every_experiment_on_drawn_images_runs(name: str, tmp_path: Path) -> None:
+def test_every_experiment_on_drawn_images_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.measuring.maps.VIEWS", (1, 32))  # a program for every number
     module = importlib.import_module(f"experiments.{name}")
     config = module.get_config("smoke")
     if name == "lamps":  # more of them than by default

@@ -1,5 +1,7 @@
 """Scenes with a label for every pixel."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from flowjax_inv.data.sets import Split
 from flowjax_inv.data.sprites import load_sprites
 
 
+@functools.cache
 def drawn(**fields):
     given = {"train_size": 60, "test_size": 20, "turn_std": 1.0, "seed": 0}
     return scenes(sprites=load_sprites(), **given | fields)
@@ -29,7 +32,7 @@ def test_sets_are_what_they_say() -> None:
     assert 0.5 < shares[0] < 0.9
     counts = np.stack([(maps == k).sum((1, 2)) for k in range(len(CLASS_NAMES))], 1)
     assert (counts[np.arange(60), data.train.labels] == counts[:, 1:].max(1)).all()
-    np.testing.assert_array_equal(data.train.images, drawn().train.images)
+    np.testing.assert_array_equal(data.train.images, drawn.__wrapped__().train.images)
     assert not np.array_equal(data.train.images, drawn(seed=1).train.images)
     assert not np.array_equal(data.train.images[:20], data.test.images)
 
