@@ -23,9 +23,9 @@ grows too. None or `:cpu` is `:rotated`; `:smoke`, to see that it runs. A range 
 
 For two cores: 1,024 hidden units, 8 views a step where the paper has 32, eight epochs, and a
 hundred times its rate, which is that of many epochs; the prior's variance and the features'
-frequency are learned by the bound. Chosen by the bound on train images turned by any angle, after
-three epochs at a given frequency: of 512 units -0.62 nats at a rate of 0.03, -0.55 at 0.1; of 1,024
-units at 0.05, -0.48.
+frequency are learned by the bound. Chosen by the bound on train images turned by any angle, in
+rough trials of three epochs at a given frequency, which are not kept: of 512 units -0.62 nats at a
+rate of 0.03, -0.55 at 0.1; of 1,024 units at 0.05, -0.48.
 """
 
 import math

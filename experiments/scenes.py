@@ -9,8 +9,8 @@ the prediction averaged over views moves with the image. It stands for rotCamVid
 shows the same.
 
 Variants: `:none`; `:fixed`, every turn of the circle given; `:augerino`, `:gaussian`, `:flow`; none
-or `:cpu` is `:flow`, two minutes on one core; `:smoke`, to see that it runs. Shifts as well:
---config.transform.subgroup=rotation_translation.
+or `:cpu` is `:flow`, two to three minutes on one core; `:smoke`, to see that it runs. Shifts as
+well: --config.transform.subgroup=rotation_translation.
 
 Tried with scenes of another seed: alphas of 0.1 and, for Augerino, 0.5, in which its half-range is
 70 degrees for 20, and its maps are better.

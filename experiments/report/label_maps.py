@@ -34,14 +34,14 @@ def label_maps(evaluation: Arrays) -> Figure:
     colours = [BLACK, *CYCLE[:6], GREY]
     palette = np.array([to_rgb(colours[k % len(colours)]) for k in range(len(names))])
     rows = [np.broadcast_to(images, (*images.shape[:3], 3)), *(palette[each] for each in maps)]
-    words = ("image", "labels", "one view, the image", "averaged over views")
+    words = ("image", "labels", "one view,\nthe image", "averaged\nover views")
     figure = Figure(figsize=(1.1 + 1.05 * len(images), 4.7), layout="constrained")
     panels = np.atleast_2d(figure.subplots(len(rows), len(images), squeeze=False))
     for row, pictures in enumerate(rows):
         for panel, picture in zip(panels[row], pictures, strict=True):
             panel.imshow(picture, interpolation="nearest")
             panel.set(xticks=[], yticks=[])
-        panels[row, 0].set_ylabel(words[row].replace(", ", ",\n").replace(" over", "\nover"))
+        panels[row, 0].set_ylabel(words[row])
     figure.legend(
         handles=[
             Patch(color=colour, label=plain(name))

@@ -116,7 +116,5 @@ def predict_map(
             no maps of the size of the images.
     Source: Augerino, eq. 6.
     """
-    logits, theta = view_maps(
-        classify, propose, transform, images, key=key, num_samples=num_samples
-    )
-    return average_maps(logits, theta, transform)
+    views = view_maps(classify, propose, transform, images, key=key, num_samples=num_samples)
+    return average_maps(*views, transform)

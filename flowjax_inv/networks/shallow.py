@@ -23,9 +23,7 @@ class Shallow(nn.Module):
 
     each of width + 1 numbers, the last a bias. In training each image has a draw of W2, for all of
     its views, by the stream "posterior"; after it the mean mu predicts. (One draw for a whole step,
-    the paper's, has the same mean and a noisier gradient: on digits as they are, of 512 features
-    that are not moved, the bound was at -0.46 nats an image after six epochs, by this at -0.35.)
-    With a step that adds
+    the paper's, has the same mean and a noisier gradient.) With a step that adds
     `divergence` / N to the mean cross-entropy, N the train images, the loss is minus a lower bound,
     per image, on the marginal likelihood of all that has no posterior: the range of the transforms,
     W1, b1, the variance.

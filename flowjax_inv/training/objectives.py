@@ -349,7 +349,7 @@ class Objective:
     def correct(self, answers: jax.Array, targets: jax.Array) -> jax.Array:
         """Return the same of outputs that are all answers, or of averages of them; of maps shares.
 
-        Of maps (..., N, H, W, C) the share of right pixels.
+        Of maps (..., N, H, W, C) the share of right pixels, shown by a view or not.
         """
         if self.loss == "squared_error":
             return jnp.abs(answers[..., 0] - targets)
