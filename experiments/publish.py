@@ -24,10 +24,9 @@ from experiments.report.image_tables import (
     replace_between_markers,
     turned_table,
 )
-from experiments.report.lamps import lamps_table
+from experiments.report.method_tables import METHOD_TABLES
 from experiments.report.moved import moved_table
 from experiments.report.reading import read_object
-from experiments.report.scenes import scenes_table
 from experiments.report.sprite_tables import (
     discovery_table,
     modes_table,
@@ -52,8 +51,7 @@ PAGES: dict[str, dict[str, Callable[[Path], str]]] = {
         "half_turned": half_turned_table,
         "evidence": evidence_table,
         "moved": moved_table,
-        "lamps": lamps_table,
-        "scenes": scenes_table,
+        **METHOD_TABLES,
         "images": images_table,
         "turned": turned_table,
         "aligned": aligned_table,

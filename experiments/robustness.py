@@ -97,6 +97,11 @@ def measure(
         )
     run.config.data.dir = data_dir
     data = data_sets.data_set(run.config)
+    if run.config.objective.loss == "contrast":
+        raise ValueError(
+            f"{workdir} learned without labels and classifies nothing; what a linear probe of it "
+            "does stands in its results.json."
+        )
     if data.centres_degrees is not None or run.config.objective.loss != "cross_entropy":
         raise ValueError(
             f"{workdir} tells poses apart ({run.config.data.name}, {run.config.objective.loss}): a "

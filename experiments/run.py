@@ -198,6 +198,8 @@ def _train(
     if parts.learner is not None:
         facts["evidence"] = float(state.laplace.evidence)
         facts["prior_precision"] = float(jnp.exp(state.laplace.log_precision))
+    if parts.objective.pairs:
+        facts["train_pairs_found"] = log.mean_of_last_epoch("train_pairs_found")
     if parts.evidence:
         facts["bound"] = -log.mean_of_last_epoch("loss")
     return state, facts

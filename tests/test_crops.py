@@ -207,7 +207,7 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
         r"InstaAugLRP got a transform with dim 1, coordinates \(rotation\); .*take the transform c",
     ),
     (lambda: flow_lrp(dim=3, names=ROTATION.names), r"FlowLRP got a transform with dim 3"),
-    (lambda: lrp(names=tuple("abcd")), r"dim 4, coordinates \(a, b, c, d\); it scores crops alone"),
+    (lambda: lrp(names=tuple("abcd")), r"dim 4, coordinates \(a, b, c, d\); it is of crops alone"),
     (lambda: lrp(levels=()), r"levels=\(\) of InstaAugLRP; want one or more of 0, 1, 2, 3, -1"),
     (lambda: lrp(levels=(3, 3)), r"levels=\(3, 3\) .*each once"),
     (lambda: lrp(levels=(4, -1)), r"levels=\(4, -1\) .*want one or more of 0, 1, 2, 3, -1"),

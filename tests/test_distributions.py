@@ -66,8 +66,8 @@ GRADIENT_CASES = {
 
 
 def test_every_method_is_under_the_laws() -> None:
-    """Besides a point, and crops, which have laws of their own in test_crops and test_flow_lrp."""
-    apart = {"identity", "instaaug_lrp", "flow_lrp"}
+    """Besides a point, and crops: test_crops, test_flow_lrp and test_frozen have their laws."""
+    apart = {"identity", "instaaug_lrp", "flow_lrp", "crop_grid"}
     methods = {cls for name, cls in build.DISTRIBUTIONS.items() if name not in apart}
     assert methods == {type(make()) for make in CASES.values()}
 

@@ -51,7 +51,9 @@ def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
     assert ("straightened_std_degrees" in results) == (name == "instaaug")
 
 
-DRAWN = ["three_modes", "rotation_discovery", "no_invariance", "lamps", "scenes"]
+DRAWN = [
+    "three_modes", "rotation_discovery", "no_invariance", "lamps", "scenes", "molecules",
+]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -78,6 +80,13 @@ def test_every_experiment_on_drawn_images_runs(
         with pytest.raises(ValueError, match="labels pixels, which turn with the image; what is"):
             robustness.measure(tmp_path / name)
         return
+    if name == "molecules":
+        assert results["test_error_averaged"] > 0
+        assert results["equivariance_error_32"] > 0
+        assert results["half_range_rotation_z"] > 0
+        assert (tmp_path / name / "figures" / "equivariance.png").is_file()
+        assert not (tmp_path / name / "figures" / "views.png").exists()
+        return
     assert np.isfinite(results["half_range_degrees"])
     if name != "three_modes":  # where the way between modes counts
         assert results["invariance_found"] == (
@@ -98,6 +107,8 @@ SETS = {  # experiment: side, channels, classes, images per class
     "selective": (28, 1, 10, 40),
     "half_turned": (28, 1, 10, 20),
     "few_labels": (28, 1, 10, 20),
+    "frozen": (32, 3, 10, 20),
+    "contrast": (32, 3, 10, 20),
     "invariant_weights": (28, 1, 10, 20),
     "lila": (28, 1, 10, 20),
     "rot_mnist": (28, 1, 10, 20),
@@ -133,6 +144,8 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
         assert 0 <= results["test_error_degrees_averaged"] < 180
     else:
         assert 0 <= results["test_accuracy_averaged"] <= 1
+    assert ("test_accuracy_views_5" in results) == (name == "frozen")
+    assert ("probe" in results) == (name == "contrast")
     assert results["evaluation_rule"] == "plain"
     assert np.isfinite(results["entropy"])
     assert ("bound" in results) == (name == "invariant_weights")

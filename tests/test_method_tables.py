@@ -11,9 +11,8 @@ from experiments.report.evidence import evidence_table
 from experiments.report.few_labels import accuracies, few_labels_table
 from experiments.report.half_turned import half_turned_table
 from experiments.report.image_tables import images_table
-from experiments.report.lamps import lamps_table
+from experiments.report.method_tables import METHOD_TABLES
 from experiments.report.moved import moved_table
-from experiments.report.scenes import scenes_table
 
 
 def test_half_turned_table_has_the_range_of_both_halves(tmp_path: Path) -> None:
@@ -90,7 +89,7 @@ def test_moved_table_has_what_every_method_found(tmp_path: Path) -> None:
 
 def test_lamps_table_has_a_row_for_every_method(tmp_path: Path) -> None:
     write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
-    assert lamps_table(tmp_path) == ""
+    assert METHOD_TABLES["lamps"](tmp_path) == ""
     write_results(tmp_path, "lamps_none", 0, method="identity", test_accuracy=0.4, seconds=60)
     for seed, gain in ((0, 1.4), (1, 1.6)):
         write_results(
@@ -98,7 +97,7 @@ def test_lamps_table_has_a_row_for_every_method(tmp_path: Path) -> None:
             test_accuracy_averaged=0.9, entropy=-1.0, half_range_red=math.log(gain),
             half_range_blue=0.0,
         )  # fmt: skip
-    _, _, flow, none = lamps_table(tmp_path).split("\n")
+    _, _, flow, none = METHOD_TABLES["lamps"](tmp_path).split("\n")
     assert flow == (
         "| flow | 2 | 90.0 ± 0.0 | 80.0 ± 0.0 | × 1.50 ± 0.14 | × – | × 1.00 ± 0.00 | 2.0 ± 0.0 |"
     )
@@ -108,7 +107,7 @@ def test_lamps_table_has_a_row_for_every_method(tmp_path: Path) -> None:
 
 def test_scenes_table_has_a_row_for_every_method(tmp_path: Path) -> None:
     write_results(tmp_path, "mnist", 0, MNIST, **IMAGES)
-    assert scenes_table(tmp_path) == ""
+    assert METHOD_TABLES["scenes"](tmp_path) == ""
     plain = {"test_accuracy": 0.8, "test_mean_iou": 0.5, "equivariance_error": 0.1, "seconds": 60}
     write_results(tmp_path, "scenes_none", 0, method="identity", **plain)
     averaged = {"test_accuracy_averaged": 0.9, "test_mean_iou_averaged": 0.6}
@@ -116,7 +115,7 @@ def test_scenes_table_has_a_row_for_every_method(tmp_path: Path) -> None:
         tmp_path, "scenes_flow", 0, method="flow", entropy=-1.0, half_range_rotation=170.0,
         equivariance_error_32=0.02, **plain, **averaged,
     )  # fmt: skip
-    _, _, flow, none = scenes_table(tmp_path).split("\n")
+    _, _, flow, none = METHOD_TABLES["scenes"](tmp_path).split("\n")
     assert flow == "| flow | 1 | 170 | 60.0 | 50.0 | 90.0 | 80.0 | 0.020 | 0.100 | 1.0 |"
     assert none == "| none | 1 | – | – | 50.0 | – | 80.0 | – | 0.100 | 1.0 |"
     assert "scenes" not in images_table(tmp_path)

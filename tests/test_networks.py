@@ -18,6 +18,7 @@ from flowjax_inv.networks import (
     Layer13,
     LeNet,
     Outside,
+    PairNet,
     PolarConv,
     PreActResNet18,
     Shallow,
@@ -129,7 +130,7 @@ COUNTS: list[tuple[nn.Module, tuple[int, ...], int]] = [
 def test_every_network_is_counted() -> None:
     """But ours, which no paper counts, and functions from outside, which have none."""
     counted = {type(network) for network, _, _ in COUNTS}
-    assert set(build.NETWORKS.values()) == counted | {PolarConv, Outside, Shallow, UNet}
+    assert set(build.NETWORKS.values()) == counted | {PolarConv, Outside, Shallow, UNet, PairNet}
 
 
 @pytest.mark.parametrize(("network", "shape", "expected"), COUNTS, ids=lambda c: str(c)[:12])

@@ -144,7 +144,6 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         for number, (index, _) in enumerate(padded_batches(count, min(section.batch_size, count)))
     ]
     ranges, entropy = (np.concatenate([np.asarray(p[i]) for p in parts])[:count] for i in (0, 1))
-    shown_images = data.test.images[shown]
     arrays = _turns(subject, variables) if "rotation" in transform.names else {}
     results = {
         "entropy": float(entropy.mean()),
@@ -155,8 +154,15 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
     }
     if "rotation" in transform.names:
         results |= verdict(results["half_range_rotation"], min(data.test.images.shape[1:3]))
-    if section.straighten_shown:
-        arrays |= _straightened(subject, variables, shown_images)
+    if data.pictures:
+        shown_images = data.test.images[shown]
+        arrays |= {
+            "shown_images": shown_images,
+            "shown_labels": data.test.labels[shown],
+            "shown_views": np.asarray(seen(variables, jnp.asarray(shown_images), key)),
+        }
+        if section.straighten_shown:
+            arrays |= _straightened(subject, variables, shown_images)
     if distribution.discrete:
         results["log_volume"] = float(np.log(len(values(variables, jnp.asarray(images[:1])))))
     arrays |= {
@@ -167,9 +173,6 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         "image_labels": labels,
         "image_entropy": entropy.astype(np.float32),
         "image_ranges": ranges.astype(np.float32),
-        "shown_images": shown_images,
-        "shown_labels": data.test.labels[shown],
-        "shown_views": np.asarray(seen(variables, jnp.asarray(shown_images), key)),
     }
     return results, arrays
 

@@ -13,6 +13,7 @@ from experiments.setup.defaults import Config
 from flowjax_inv.data.batches import padded_batches
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.distributions.base import ConditionalDistribution
+from flowjax_inv.distributions.noise import SpreadKey
 from flowjax_inv.inference import average_views, view_logits
 from flowjax_inv.inference.averaging import POOL
 from flowjax_inv.training import Stream
@@ -100,59 +101,90 @@ class Judge:
         """Score predictions averaged over views, by every rule of `section`, with all averages.
 
         Returns:
-            test_SCORE_RULE_AVERAGE for all, test_SCORE_averaged for the headline, and its names.
+            test_SCORE_RULE_AVERAGE for all, test_SCORE_averaged for the headline, and its names;
+            test_SCORE_views_K for every K of `view_counts`: the image as it is, and K - 1 views.
         """
-        images, targets = self.placement.replicate((self.images, self.targets))
-        batches, section = self._batches(), self.section
-        key = jax.random.fold_in(key, Stream.PREDICT)
+        section, key = self.section, jax.random.fold_in(key, Stream.PREDICT)
         # The views of a point mass are all alike.
         num_samples = section.num_samples if distribution.has_density else 1
         rules = section.rules if distribution.has_density else ("plain",)
-        averages = _AVERAGES[self.objective.loss]
         name = f"test_{self.objective.score_name}"
+        modules = classifier, distribution, transform
         results: dict[str, Any] = {}
         for rule in rules:
-
-            @jax.jit
-            def totals(
-                variables: Any,
-                images: jax.Array,
-                targets: jax.Array,
-                index: jax.Array,
-                mask: jax.Array,
-                key: jax.Array,
-                rule: str = rule,
-            ) -> jax.Array:
-                def applied(module: nn.Module, name: str) -> Any:
-                    return lambda x: module.apply(variables[name], x, train=False)
-
-                outputs = view_logits(
-                    applied(classifier, "classifier"),
-                    applied(distribution, "distribution"),
-                    transform,
-                    self.normalization(images[index]),
-                    key=key,
-                    num_samples=num_samples,
-                    **RULES[rule],
-                )
-                scores = [
-                    self.objective.correct(average(self.objective.answers(outputs)), targets[index])
-                    for average in averages.values()
-                ]
-                return jnp.sum(jnp.stack(scores) * mask, axis=-1)
-
-            sums = sum(
-                totals(variables, images, targets, index, mask, jax.random.fold_in(key, number))
-                for number, (index, mask) in enumerate(batches)
+            found = self._by_average(
+                *modules, variables, key=key, num_samples=num_samples, **RULES[rule]
             )
-            for average, value in zip(averages, np.asarray(sums), strict=True):
-                results[f"{name}_{rule}_{average}"] = float(value) / len(self.targets)
+            results |= {f"{name}_{rule}_{average}": value for average, value in found.items()}
+        for count in section.view_counts if distribution.has_density else ():
+            found = self._by_average(
+                *modules, variables, key=key, num_samples=count - 1, include_original=True,
+                max_norm=None,
+            )  # fmt: skip
+            results[f"{name}_views_{count}"] = found[section.average]
         return results | {
             f"{name}_averaged": results[f"{name}_{rules[0]}_{section.average}"],
             "evaluation_rule": rules[0],
             "evaluation_average": section.average,
             "evaluation_samples": num_samples,
         }
+
+    def _by_average(
+        self,
+        classifier: nn.Module,
+        distribution: ConditionalDistribution,
+        transform: Transform,
+        variables: Mapping[str, Any],
+        *,
+        key: jax.Array,
+        num_samples: int,
+        include_original: bool,
+        max_norm: float | None,
+    ) -> dict[str, float]:
+        """Return the mean score of so many views, averaged in every way."""
+        images, targets = self.placement.replicate((self.images, self.targets))
+        averages = _AVERAGES[self.objective.loss]
+
+        @jax.jit
+        def totals(
+            variables: Any,
+            images: jax.Array,
+            targets: jax.Array,
+            index: jax.Array,
+            mask: jax.Array,
+            key: jax.Array,
+        ) -> jax.Array:
+            def applied(module: nn.Module, name: str) -> Any:
+                return lambda x: module.apply(variables[name], x, train=False)
+
+            outputs = view_logits(
+                applied(classifier, "classifier"),
+                applied(distribution, "distribution"),
+                transform,
+                self.normalization(images[index]),
+                key=self._spread(key),
+                num_samples=num_samples,
+                include_original=include_original,
+                max_norm=max_norm,
+            )
+            scores = [
+                self.objective.correct(average(self.objective.answers(outputs)), targets[index])
+                for average in averages.values()
+            ]
+            return jnp.sum(jnp.stack(scores) * mask, axis=-1)
+
+        sums = sum(
+            totals(variables, images, targets, index, mask, jax.random.fold_in(key, number))
+            for number, (index, mask) in enumerate(self._batches())
+        )
+        return {
+            average: float(value) / len(self.targets)
+            for average, value in zip(averages, np.asarray(sums), strict=True)
+        }
+
+    def _spread(self, key: jax.Array) -> Any:
+        """Return a key whose draws lie as `section.spread` says."""
+        return key if self.section.spread == "independent" else SpreadKey(key, self.section.spread)
 
     def _batches(self) -> list[tuple[jax.Array, jax.Array]]:
         """Return indices and masks that cover the split, divided among the devices."""

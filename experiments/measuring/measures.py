@@ -8,7 +8,9 @@ import numpy as np
 
 from experiments.measuring import densities, evaluate, posed_densities
 from experiments.measuring.maps import measure_maps
+from experiments.measuring.probing import probe
 from experiments.measuring.straighten import straighten
+from experiments.measuring.values import measure_values
 from experiments.setup.assembly import Assembly
 from flowjax_inv.training import TrainState
 
@@ -43,7 +45,7 @@ class Measures:
             found = {"gap": jnp.copy(state.controller.gap), **found}
         if self.parts.learner is not None:
             found = {"evidence": jnp.copy(state.laplace.evidence), **found}
-        if not self.parts.data.labelled:
+        if not self.parts.data.labelled or self.parts.objective.pairs:
             return found
         score = self._score(_variables(state, "classifier"))
         return {f"test_{self.parts.objective.score_name}": score, **found}
@@ -67,6 +69,10 @@ class Measures:
             more, shown = measure_maps(self.judge, *modules, both, key=state.key)
             names = np.array(parts.data.class_names)
             results, arrays = results | more, arrays | shown | {"class_names": names}
+        elif parts.objective.pairs:
+            results |= probe(parts, both, key=state.key)
+        elif parts.objective.loss == "absolute_error":
+            results |= measure_values(self.judge, *modules, both, key=state.key)
         elif parts.data.labelled:
             results |= self.judge.averaged(*modules, both, key=state.key)
         return results | {k: float(v) for k, v in self.of_epoch(state).items()}, arrays

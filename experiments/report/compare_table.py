@@ -26,6 +26,8 @@ COLUMNS = (  # head, name in results.json, factor, decimals, only where poses ar
     ("plain accuracy (%)", "test_accuracy", 100.0, 2, False),
     ("averaged error (°)", "test_error_degrees_averaged", 1.0, 2, None),
     ("plain error (°)", "test_error_degrees", 1.0, 2, None),
+    ("averaged error", "test_error_averaged", 1.0, 3, None),
+    ("plain error", "test_error", 1.0, 3, None),
     ("half-range (°)", "half_range_degrees", 1.0, 1, True),
     ("true (°)", "true_half_range_degrees", 1.0, 1, True),
     ("outside (%)", "outside_share", 100.0, 1, True),
@@ -44,7 +46,9 @@ COLUMNS = (  # head, name in results.json, factor, decimals, only where poses ar
     ("views", "evaluation_samples", 1.0, 0, False),
     ("minutes", "seconds", 1 / 60, 1, False),
 )
-_OF_DENSITY = ("test_accuracy_averaged", "test_error_degrees_averaged", "entropy")
+_OF_DENSITY = (
+    "test_accuracy_averaged", "test_error_degrees_averaged", "test_error_averaged", "entropy",
+)  # fmt: skip
 _SUMMARIES = {  # what a run's figures are of what was measured in it
     "Medians over test images": (
         "half_range_degrees", "outside_share", "other_class_share", "covered_share",

@@ -5,7 +5,7 @@ counter-clockwise. In the polar figures 0 is at the top, so that up is up.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -58,6 +58,36 @@ __all__ = [
 MAX_CLASSES = 8
 
 
+class _Scored(NamedTuple):
+    """How what a run is scored by is called in its figures.
+
+    Attributes:
+        name: of the score, after train_ and test_.
+        loss: key of the loss among the metrics.
+        words, unit: of the loss.
+        title, score_unit, scale: of the score.
+    """
+
+    name: str
+    loss: str
+    words: str
+    unit: str
+    title: str
+    score_unit: str
+    scale: float = 1.0
+
+
+_BY_LABELS = _Scored("accuracy", "cross_entropy", "cross-entropy", "nats", "Accuracy", "%", 100.0)
+_OFF, _DEVIATIONS = "Mean absolute error", "standard deviations"
+_OTHERS = (
+    _Scored("error_degrees", "squared_error", "squared error", "squared degrees", _OFF, "degrees"),
+    _Scored("error", "absolute_error", "absolute error", _DEVIATIONS, _OFF, _DEVIATIONS),
+    _Scored(
+        "pairs_found", "contrast", "contrast", "nats", "Views whose partner is nearest", "%", 100.0
+    ),
+)
+
+
 def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> Figure:
     """Draw losses, entropy, accuracies and alpha over epochs; without a density, two of these.
 
@@ -90,11 +120,8 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
         draw_curve(panel, epochs, values, label=label, color=colour)
 
     loss, score = panels[0], panels[lines]
-    name, scale = scored(metrics)
-    regression = name != "accuracy"
-    key, words = "cross_entropy", "cross-entropy"
-    if regression:
-        key, words = "squared_error", "squared error"
+    said = _scored(metrics)
+    key, words, name, scale = said.loss, said.words, said.name, said.scale
     if density:
         label = f"loss = {words} − alpha × bonus"
         if results.get("pose_likelihood"):
@@ -107,17 +134,16 @@ def learning_curves(metrics: Sequence[Mapping[str, Any]], results: Mapping[str, 
     else:
         # Views are the images: the loss may count each twice.
         draw(loss, key, words, BLUE)
-    loss.set(title="Losses", ylabel="squared degrees" if regression else "nats")
+    loss.set(title="Losses", ylabel=said.unit)
 
     trained = "training, sampled views" if density else "training"
     draw(score, f"train_{name}", trained, BLUE, scale)
     draw(score, f"test_{name}", "test, images as they are", RED, scale)
-    if regression:
-        score.set(title="Mean absolute error", ylabel="degrees", ylim=(0, None))
-    else:
-        score.set(title="Accuracy", ylabel="%")
-        if score.lines:
-            score.set_ylim(top=101)
+    score.set(title=said.title, ylabel=said.score_unit)
+    if said.score_unit != "%":
+        score.set_ylim(bottom=0)
+    elif score.lines:
+        score.set_ylim(top=101)
 
     if density:
         entropy, alpha = panels[1], panels[3]
@@ -324,9 +350,13 @@ def logged(metrics: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
 
 def scored(metrics: Sequence[Mapping[str, Any]]) -> tuple[str, float]:
     """Say what a run's steps are scored by, after train_ and test_, and its factor in figures."""
-    if any("squared_error" in line for line in metrics):
-        return "error_degrees", 1.0
-    return "accuracy", 100.0
+    said = _scored(metrics)
+    return said.name, said.scale
+
+
+def _scored(metrics: Sequence[Mapping[str, Any]]) -> _Scored:
+    there = {key for line in metrics for key in line}
+    return next((said for said in _OTHERS if said.loss in there), _BY_LABELS)
 
 
 def draw_curve(panel: Axes, epochs: np.ndarray, values: np.ndarray, **style: Any) -> None:

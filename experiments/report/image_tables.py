@@ -20,11 +20,10 @@ from experiments.report.formats import (
 )
 from experiments.report.half_turned import turned_classes
 from experiments.report.kept import kept_where, read_by_name
-from experiments.report.lamps import of_lamps
+from experiments.report.method_tables import has_method_table
 from experiments.report.moved import of_moved
 from experiments.report.papers import paper_figure
 from experiments.report.reading import flat
-from experiments.report.scenes import of_scenes
 from experiments.report.tables import has_density, method_name, ruined
 
 __all__ = [
@@ -65,7 +64,7 @@ def images_table(root: Path) -> str:
         ValueError: if there is no results.json at all, a file is not a JSON object, or the seeds
             of one name differ in more than their seed.
     """
-    elsewhere = (turned_classes, of_few_labels, of_evidence, of_moved, of_lamps, of_scenes)
+    elsewhere = (turned_classes, of_few_labels, of_evidence, of_moved, has_method_table)
     kept = kept_where(
         root,
         lambda runs: (

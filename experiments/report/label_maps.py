@@ -77,7 +77,7 @@ def equivariance(results: Mapping[str, Any]) -> Figure:
         panel.axhline(alone, color=RED, linestyle="--", label="the network alone")
     panel.set_xscale("log", base=2)
     panel.set_xticks(list(errors), [str(count) for count in errors])
-    panel.set(xlabel="views", ylabel="map of the turned image,\nagainst the turned map", ylim=0)
+    panel.set(xlabel="views", ylabel="of the turned image,\nagainst the turned one", ylim=0)
     panel.legend(frameon=False)
     panel.grid(alpha=0.2)
     panel.spines[["top", "right"]].set_visible(False)

@@ -127,9 +127,10 @@ def _of_images(run: Run, evaluation: _Arrays) -> list[Plot]:
         Plot(
             "equivariance",
             "Does the prediction turn with the image?",
-            "Test images are turned by any angle; the map of the turned image is compared with the "
-            "turned map of the image: half the sum of the differences of the probabilities, over "
-            "pixels near the middle. 0 is a map that moves with its image.",
+            "Test images are turned by any angle, and what is predicted of the turned image is "
+            "compared with the turned prediction: of maps, half the sum of the differences of the "
+            "probabilities, over pixels near the middle; of values, the absolute difference. 0 is "
+            "a prediction that moves with its image.",
             lambda: label_maps.equivariance(run.results),
             of_evaluation=False,
         ),

@@ -49,6 +49,8 @@ RUINS = {
     "well as originals; lower alpha, or let the classifier learn longer before (burn-in).",
     "collapsed": "no image may be moved by a pixel at its rim. Right where nothing may be moved; "
     "else raise alpha.",
+    "trivial": "two views of an image are told from all others every time, so that nothing more is "
+    "learned by it; let views differ more: raise alpha, or the band of the entropy.",
     "guessing": "right no oftener than by chance, so that no view costs anything; lower its "
     "learning rate, or set config.optimizer.classifier.clip_norm.",
 }
@@ -323,8 +325,10 @@ def _accuracy_rows(results: Mapping[str, Any]) -> list[Row]:
         error = number(results, key)
         if error is not None:
             rows.append(Row(name, f"{fixed(error, 2)}°"))
+    rows += _value_rows(results)
     plain, maps = number(results, "test_accuracy"), number(results, "test_mean_iou")
-    scored = "Test accuracy" if maps is None else "Test accuracy of pixels"
+    of = " of a linear probe" if "probe" in results else "" if maps is None else " of pixels"
+    scored = f"Test accuracy{of}"
     if plain is not None:
         target = "" if has_density(results) else paper
         rows.append(Row(f"{scored}, image as it is", as_percent(plain, 2), target))
@@ -352,6 +356,19 @@ def _accuracy_rows(results: Mapping[str, Any]) -> list[Row]:
             if (rule, average) != headline:
                 add(f"test_accuracy_{rule}_{average}", rule, average)
     return rows
+
+
+def _value_rows(results: Mapping[str, Any]) -> list[Row]:
+    """List how far values of points are off, and whether they turn as they should."""
+    named = [("test_error", "Mean absolute test error, as it is")]
+    if has_density(results):
+        named.append(("test_error_averaged", "Mean absolute test error, averaged over views"))
+    if "test_error" in results:
+        named.append(("equivariance_error", "What turning changes, network alone"))
+        named.append(("equivariance_error_32", "What turning changes, 32 views"))
+    figures = [(name, number(results, key)) for key, name in named]
+    unit = "standard deviations"
+    return [Row(name, f"{fixed(value, 3)} {unit}") for name, value in figures if value is not None]
 
 
 def _map_rows(results: Mapping[str, Any]) -> list[Row]:

@@ -36,7 +36,8 @@ class Progress:
         seconds = max(time.perf_counter() - self.started, 1e-9)
         rate = max(step - self.first, 1) / seconds
         left = int((self.total - step) / rate)
-        losses = [name for name in ("cross_entropy", "squared_error") if name in metrics]
+        names = ("cross_entropy", "squared_error", "absolute_error", "contrast")
+        losses = [name for name in names if name in metrics]
         parts = "".join(f"{name.replace('_', '-')} {metrics[name]:.3f}  " for name in losses)
         self.show(
             f"step {step}/{self.total}  loss {metrics['loss']:.3f}  "

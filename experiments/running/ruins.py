@@ -12,6 +12,7 @@ __all__ = [
     "BLOWN_OPEN",
     "COLLAPSED",
     "GUESSING",
+    "TRIVIAL",
     "box_of",
     "first_ruin",
     "moves_a_pixel",
@@ -20,11 +21,12 @@ __all__ = [
     "warning",
 ]
 
-BLOWN_OPEN, COLLAPSED, GUESSING = RUINS
+BLOWN_OPEN, COLLAPSED, TRIVIAL, GUESSING = RUINS
 _BY_PIXELS = {"degrees", "half-widths", "half-heights", "log-scale", "algebra"}  # units
 _NEAR_EVEN = 1.0  # nats below the box's log volume
 _HALF_AS_WELL = math.log(2.0)  # nats that views cost more than originals
 _OFTENER = 1.25  # than chance: below, a classifier guesses
+_ALL_PAIRS = 0.99  # of views that are compared: what is left to learn by it is noise
 _LEARNS_BY = 3  # epochs, by which every set of these tells something apart
 _ENOUGH = 1_000  # images in a line of metrics, to tell it from chance
 
@@ -46,7 +48,8 @@ def pixel_half_ranges(transform: Transform, size: int) -> list[float]:
 def box_of(parts: Assembly) -> dict[str, Any]:
     """Return what `ruin` must know of a run.
 
-    Nothing can be told of a list of crops, and a density of poses is right to be sharp.
+    Nothing can be told of a list of crops or of points, and a density of poses is right to be
+    sharp.
     """
     config, transform = parts.config, parts.transform
     box = {"burn_in_epochs": config.objective.burn_in_epochs, "chance": 0.0}
@@ -55,7 +58,8 @@ def box_of(parts: Assembly) -> dict[str, Any]:
     if classes and seen >= _ENOUGH:
         box["chance"] = 1.0 / len(parts.data.class_names)
     poses = parts.objective.pose_likelihood
-    if poses or parts.distribution.discrete or not parts.distribution.has_density:
+    apart = poses or parts.distribution.discrete or not parts.data.pictures
+    if apart or not parts.distribution.has_density:
         return {"log_volume": math.inf, "pixels": [], **box}
     size = min(parts.data.train.images.shape[1:3])
     pixels = pixel_half_ranges(transform, size) if {*transform.units} <= _BY_PIXELS else []
@@ -75,7 +79,8 @@ def ruin(
     Guessing: from the third epoch on the train images are classified right no oftener than 1.25
     times by chance. The others are of epochs with views. Blown open: the entropy is within a nat of
     the box's, and the right class of a view has half the probability that it has of the original
-    (geometric means). Collapsed: the entropy is below that of boxes whose every half-range is a
+    (geometric means). Trivial: of views that are compared, more than 99 % find their partner among
+    all. Collapsed: the entropy is below that of boxes whose every half-range is a
     pixel at the rim.
 
     Args:
@@ -87,6 +92,8 @@ def ruin(
     """
     if line["epoch"] >= _LEARNS_BY and line.get("train_accuracy", 1.0) < _OFTENER * chance:
         return GUESSING
+    if line.get("train_pairs_found", 0.0) > _ALL_PAIRS:
+        return TRIVIAL
     entropy = line.get("entropy")
     if entropy is None or line["epoch"] <= burn_in_epochs:  # None: not a number
         return ""
@@ -133,5 +140,5 @@ def moves_a_pixel(results: Mapping[str, Any], parts: Assembly) -> bool:
 
 def warning(found: str, epoch: float) -> str:
     """Return the line that a run prints."""
-    what = "classifier" if found == GUESSING else "density"
+    what = {GUESSING: "classifier", TRIVIAL: "contrast"}.get(found, "density")
     return f"WARNING: in epoch {epoch:g} the {what} is {found}: {RUINS[found]}"

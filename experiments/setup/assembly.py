@@ -34,6 +34,8 @@ class Assembly:
         place: devices.
         data: with its two splits.
         targets, test_targets: what is predicted of their images.
+        for_density: how many of the train images, the last ones, the density alone learns by, the
+            others being the classifier's; 0: each learns by all.
         held_out: train images taken out of `data`, with what is predicted of them: those by which
             a controller measures the gap; None where none does.
         normalization: of stored pixels.
@@ -51,6 +53,7 @@ class Assembly:
     data: DataSet
     targets: np.ndarray
     test_targets: np.ndarray
+    for_density: int
     held_out: tuple[np.ndarray, np.ndarray] | None
     normalization: Normalization
     transform: Transform
@@ -87,15 +90,24 @@ class Assembly:
 
     def feed(self) -> Feed:
         """Return what gives every step its batch."""
+        section = self.config.train
         order = functools.partial(
             batch_indices,
-            size=len(self.data.train),
-            batch_size=self.config.train.batch_size,
+            batch_size=section.batch_size,
             seed=self.config.seed,
-            shuffle=self.config.train.shuffle,
+            shuffle=section.shuffle,
         )
+        every, kept = len(self.data.train), self.for_density
+
+        def indices(step: int) -> np.ndarray:
+            if not kept:
+                return order(step, size=every)
+            if step < self.burn_in_steps:
+                return order(step, size=every - kept)
+            return every - kept + order(step, size=kept)
+
         return build.feed(
-            self.config, self.data.train.images, self.targets, order, end=self.total_steps
+            self.config, self.data.train.images, self.targets, indices, end=self.total_steps
         )
 
     def make_step(
@@ -199,6 +211,7 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     place = build.placement(config)
     data = data or data_sets.data_set(config)
     data, aside = data_sets.held_out(config, data)
+    data, for_density = data_sets.kept_for_density(config, data)
     classes = data_sets.outputs(config, data.class_names)
     targets, test_targets = (data_sets.targets(config, split) for split in (data.train, data.test))
     normalization = data_sets.normalization(config)
@@ -206,6 +219,9 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     transform = build.transform(config)
     jax.eval_shape(transform, first, transform.identity)  # refuses colours of grey pictures
     distribution = build.distribution(config, transform, classes=classes)
+    objective = build.objective(config, distribution, transform, images=len(data.train))
+    classifier = build.network(config, "classifier", classes=classes)
+    build.check_gradient(classifier, distribution, objective, first)
     per_epoch = steps_per_epoch(len(data.train), config.train.batch_size)
     config = _with_least_steps(config, per_epoch)
     total = per_epoch * config.train.epochs
@@ -216,12 +232,13 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
         data=data,
         targets=targets,
         test_targets=test_targets,
+        for_density=for_density,
         held_out=None if aside is None else (aside.images, data_sets.targets(config, aside)),
         normalization=normalization,
         transform=transform,
-        classifier=build.network(config, "classifier", classes=classes),
+        classifier=classifier,
         distribution=distribution,
-        objective=build.objective(config, distribution, transform, images=len(data.train)),
+        objective=objective,
         optimizer=optimizers.from_config(config, total_steps=total, steps_per_epoch=per_epoch),
         controller=build.controller(config, total_steps=total - burn_in, steps_per_epoch=per_epoch),
         learner=build.learner(config, steps=total - burn_in),

@@ -12,6 +12,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.setup.defaults import FIELDS, Config
@@ -20,6 +21,7 @@ from flowjax_inv import networks, training, transforms
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.distributions.box import Augerino, Fixed, Identity, InstaAug
 from flowjax_inv.distributions.circular import Circular
+from flowjax_inv.distributions.crop_grid import CropGrid
 from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.distributions.gaussian import ConditionalGaussian
@@ -33,6 +35,7 @@ __all__ = [
     "DISTRIBUTIONS",
     "NETWORKS",
     "TRANSFORMS",
+    "check_gradient",
     "controller",
     "distribution",
     "feed",
@@ -55,12 +58,14 @@ NETWORKS = {
     "outside": networks.Outside,
     "shallow": networks.Shallow,
     "unet": networks.UNet,
+    "pair_net": networks.PairNet,
 }
 TRANSFORMS = {
     "affine": transforms.Affine,
     "decoupled": transforms.Decoupled,
     "crop": transforms.Crop,
     "colour": transforms.Colour,
+    "points": transforms.Points,
 }
 DISTRIBUTIONS = {
     "identity": Identity,
@@ -72,6 +77,7 @@ DISTRIBUTIONS = {
     "circular": Circular,
     "instaaug_lrp": InstaAugLRP,
     "flow_lrp": FlowLRP,
+    "crop_grid": CropGrid,
 }
 CONTROLLERS = {
     "constant": controllers.Constant,
@@ -115,6 +121,8 @@ def network(config: Config, field: str, *, classes: int) -> nn.Module:
     if "axis_name" in {field.name for field in dataclasses.fields(cls)}:
         fields["axis_name"] = placement(config).axis_name
     made = cls(**fields)
+    if field == "classifier" and config.objective.loss == "contrast":
+        made = networks.Projected(made)
     return networks.Bfloat16(made) if section.get("dtype") == "bfloat16" else made
 
 
@@ -238,11 +246,28 @@ def objective(
     alike: one stands for all, with the same loss.
     """
     fields: dict[str, Any] = _fields(Objective, config, "objective") | {"images": images}
-    if not chosen.has_density:
+    if not chosen.has_density and fields["loss"] != "contrast":
         fields |= {"copies": 1, "copies_per_chunk": 0}
     made = Objective(**fields)
     training.check_objective(chosen, moved, made)
     return made
+
+
+def check_gradient(
+    classifier: nn.Module,
+    chosen: ConditionalDistribution,
+    made: Objective,
+    images: jax.Array,
+) -> None:
+    """Refuse a function from outside without a gradient, where the density would learn by one."""
+    learns = chosen.has_density and made.gradient == "samples" and chosen.reparameterized
+    if isinstance(classifier, networks.Outside) and learns:
+
+        def total(images: jax.Array) -> jax.Array:
+            made: Any = classifier.apply({}, images)
+            return jnp.sum(made)
+
+        jax.eval_shape(jax.grad(total), images)
 
 
 def learner(config: Config, *, steps: int) -> training.Laplace | None:

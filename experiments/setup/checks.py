@@ -1,5 +1,7 @@
 """What a config may not say: values out of range, and pairs that cannot go together."""
 
+from typing import Any
+
 from experiments.setup.defaults import FIELDS, Config
 from experiments.setup.fields import did_you_mean, flatten
 
@@ -38,25 +40,24 @@ def check(config: Config) -> None:
             f"config.classifier.dtype is {values['classifier.dtype']}, but outside holds its own "
             "weights; let its function compute so, and take float32 here."
         )
-    rejects = values["objective.reject_distorted"] != "no"
-    if values["objective.loss"] == "squared_error" and rejects:
+    loss, rejects = values["objective.loss"], values["objective.reject_distorted"] != "no"
+    regression = loss in ("squared_error", "absolute_error")
+    if regression and rejects:
         raise ValueError(
-            "config.objective.reject_distorted is one more class, and squared_error has none; set "
-            "it to False."
+            f"config.objective.reject_distorted is one more class, and {loss} has none; set it to "
+            "False."
         )
-    if values["objective.loss"] == "squared_error" and values["data.mirror"]:
+    if loss == "squared_error" and values["data.mirror"]:
         raise ValueError(
             "config.data.mirror is True with objective.loss=squared_error: a mirrored picture has "
             "another angle; set it to False."
         )
-    if values["objective.loss"] == "squared_error" and "probs" in (
-        values["objective.average"],
-        values["evaluation.average"],
-    ):
+    if regression and "probs" in (values["objective.average"], values["evaluation.average"]):
         raise ValueError(
-            "config.objective.loss is squared_error, which has no probabilities to average; set "
+            f"config.objective.loss is {loss}, which has no probabilities to average; set "
             "objective.average to losses or logits, and evaluation.average to logits."
         )
+    _check_points(values)
     if values["objective.label_smoothing"] and (
         values["objective.average"] == "probs" or values["objective.loss"] != "cross_entropy"
     ):
@@ -77,6 +78,16 @@ def check(config: Config) -> None:
             f"controller.name={values['controller.name']}; maps are not mirrored, and there is no "
             "gap of theirs: set mirror to False, and take another controller."
         )
+    if values["distribution.name"] == "flow_lrp" and values["evaluation.spread"] != "independent":
+        raise ValueError(
+            f"config.evaluation.spread is {values['evaluation.spread']} with flow_lrp, whose draws "
+            "cannot be spread; take independent."
+        )
+    if values["objective.frozen_share"] and not values["objective.freeze_classifier"]:
+        raise ValueError(
+            f"config.objective.frozen_share is {values['objective.frozen_share']}, images that the "
+            "classifier never learns; that wants objective.freeze_classifier=True."
+        )
     burn_in, epochs = values["objective.burn_in_epochs"], values["train.epochs"]
     if burn_in >= epochs:
         raise ValueError(
@@ -88,7 +99,7 @@ def check(config: Config) -> None:
     ):
         raise ValueError(
             "config.controller.name is gap, which compares cross-entropies of views and images; "
-            "with squared_error or pose_likelihood take constant."
+            f"with {values['objective.loss']} or pose_likelihood take constant."
         )
     if values["objective.judge"] == "evidence" and values["parallel"] == "pmap":
         raise ValueError(
@@ -109,4 +120,27 @@ def check(config: Config) -> None:
         raise ValueError(
             f"config.train.batch_size is {values['train.batch_size']}; allowed: 1 .. "
             f"{values['data.train_size']}, the size of the train split."
+        )
+
+
+def _check_points(values: dict[str, Any]) -> None:
+    """Refuse points to networks and transforms of pictures, and pictures to those of points."""
+    of_points = {
+        "transform.name": values["transform.name"] == "points",
+        "classifier.name": values["classifier.name"] == "pair_net",
+        "objective.loss": values["objective.loss"] == "absolute_error",
+    }
+    if values["distribution.name"] in ("instaaug", "gaussian", "flow", "circular"):
+        of_points["embedding.name"] = values["embedding.name"] == "pair_net"
+    if len(set(of_points.values())) > 1:
+        given = ", ".join(f"{name}={values[name]}" for name in of_points)
+        raise ValueError(
+            f"config has {given}; points go with transform.name=points, pair_net for both "
+            "networks and objective.loss=absolute_error, and pictures with none of them."
+        )
+    if of_points["transform.name"] and (values["data.mirror"] or values["transform.colours"]):
+        raise ValueError(
+            f"config.data.mirror is {values['data.mirror']} and transform.colours is "
+            f"'{values['transform.colours']}' with transform.name=points; points have neither a "
+            "left side nor a colour: set them to False and empty."
         )

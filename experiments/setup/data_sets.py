@@ -11,7 +11,9 @@ import numpy as np
 from experiments.setup.build import CONTROLLERS, look_up
 from experiments.setup.defaults import FIELDS, Config
 from flowjax_inv.data import (
+    clusters,
     digits,
+    molecules,
     scenes,
     sprites,
     stored,
@@ -23,7 +25,16 @@ from flowjax_inv.data import (
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 
-__all__ = ["SETS", "data_set", "held_out", "left_out", "normalization", "outputs", "targets"]
+__all__ = [
+    "SETS",
+    "data_set",
+    "held_out",
+    "kept_for_density",
+    "left_out",
+    "normalization",
+    "outputs",
+    "targets",
+]
 
 
 def _mario_iggy(section: Config) -> DataSet:
@@ -70,6 +81,21 @@ def _scenes(section: Config) -> DataSet:
     )
 
 
+def _clusters(section: Config) -> DataSet:
+    return clusters.clusters(
+        value=section.value,
+        train_size=section.train_size,
+        test_size=section.test_size,
+        seed=section.seed,
+    )
+
+
+def _molecules(section: Config) -> DataSet:
+    return molecules.molecules(
+        train_size=section.train_size, test_size=section.test_size, seed=section.seed
+    )
+
+
 def _textures(section: Config) -> DataSet:
     return textures.textures(
         train_size=section.train_size,
@@ -82,7 +108,9 @@ def _textures(section: Config) -> DataSet:
 
 # Those of GENERATED; what is not here is looked for among the prepared sets.
 SETS: dict[str, Callable[[Config], DataSet]] = {
+    "clusters": _clusters,
     "mario_iggy": _mario_iggy,
+    "molecules": _molecules,
     "picture_classes": _picture_classes,
     "pictures": _pictures,
     "printed_digits": _printed_digits,
@@ -155,6 +183,21 @@ def held_out(config: Config, data: DataSet) -> tuple[DataSet, Split | None]:
     )
 
 
+def kept_for_density(config: Config, data: DataSet) -> tuple[DataSet, int]:
+    """Return the set with the train images that the density alone learns by put last; how many."""
+    share = config.objective.frozen_share
+    if not share:
+        return data, 0
+    data, last = subsets.put_last(data, share, seed=config.data.seed, repeats=config.data.repeats)
+    first = len(data.train) - last
+    if min(first, last) < config.train.batch_size:
+        raise ValueError(
+            f"config.objective.frozen_share is {share}: {first} train images for the classifier "
+            f"and {last} for the density; both want a batch, {config.train.batch_size}."
+        )
+    return data, last
+
+
 def left_out(config: Config) -> Split:
     """Return the train images that `data_set` gives but for `config.data.train_size`."""
     config, trained = config.copy_and_resolve_references(), config.data.train_size
@@ -169,11 +212,21 @@ def left_out(config: Config) -> Split:
 
 
 def targets(config: Config, split: Split) -> np.ndarray:
-    """Return what is predicted of every image: its label, its map, or its pose (degrees).
+    """Return what is predicted of every image: its label, map, values, or pose (degrees).
 
     Raises:
-        ValueError: if maps or poses are asked for and nobody knows them.
+        ValueError: if maps, values or poses are asked for and nobody knows them.
     """
+    if config.objective.loss == "absolute_error":
+        wanted = outputs(config, ())
+        if split.values is None or split.values.shape[-1] != wanted:
+            there = "none" if split.values is None else f"{split.values.shape[-1]} each"
+            raise ValueError(
+                f"config.objective.loss is absolute_error with vectors={config.objective.vectors}, "
+                f"which learns {wanted} value(s); of {config.data.name} there are {there}: take "
+                "clusters or molecules, and vectors for dipoles alone."
+            )
+        return split.values
     if config.objective.maps:
         if split.maps is None:
             raise ValueError(
@@ -181,7 +234,7 @@ def targets(config: Config, split: Split) -> np.ndarray:
                 "pixel; take scenes, or set it to False."
             )
         return split.maps
-    if config.objective.loss == "cross_entropy":
+    if config.objective.loss != "squared_error":
         return split.labels
     if split.pose_degrees is None:
         raise ValueError(
@@ -192,10 +245,10 @@ def targets(config: Config, split: Split) -> np.ndarray:
 
 
 def outputs(config: Config, class_names: Sequence[str]) -> int:
-    """Return the length of the classifier's output: one per class, or one angle.
+    """Return the length of the classifier's output: one per class, one angle, or the values.
 
     One more class stands for what was distorted, where `reject_distorted` asks for it.
     """
-    if config.objective.loss == "squared_error":
-        return 1
+    if config.objective.loss in ("squared_error", "absolute_error"):
+        return 3 if config.objective.vectors else 1
     return len(class_names) + int(config.objective.reject_distorted != "no")

@@ -18,7 +18,7 @@ Config = Any
 
 _NETWORKS = (
     "simple_conv", "mlp", "lenet", "fixup_resnet", "layer13", "preact_resnet18", "polar_conv",
-    "outside", "shallow", "unet",
+    "outside", "shallow", "unet", "pair_net",
 )  # fmt: skip
 
 
@@ -77,8 +77,9 @@ FIELDS: dict[str, Any] = {
     "data": {
         "name": Field(
             "mario_iggy",
-            "mario_iggy; printed_digits; scenes; textures; picture_classes, your own by class "
-            "(dir); pictures, any without labels; or a prepared set: python -m flowjax_inv.data",
+            "mario_iggy; printed_digits; scenes; textures; clusters, molecules, of points; "
+            "picture_classes, your own by class (dir); pictures, any without labels; or a prepared "
+            "set: python -m flowjax_inv.data",
         ),
         "dir": Field("", "of prepared sets; empty: TFDS_DATA_DIR, else ~/tensorflow_datasets"),
         "size": Field(32, "of pictures: pixels of a side they are brought to", low=8),
@@ -98,6 +99,7 @@ FIELDS: dict[str, Any] = {
         "std": Field((1.0,), "divides them, per channel or one", above=0),
         "mirror": Field(value=False, about="swap left and right at random while training"),
         "turn_std": Field(1.0, "of scenes: radians, of the turn of each", low=0),
+        "value": Field("energy", "of clusters", choices=("energy", "dipole")),
         "lamps": Field(2, "of textures: different lights of the train images", low=1),
         "lamp_half_range": Field(0.6, "of textures: of a lamp's log-gains", low=0),
         "sprites": Field("", ".npz with mario, iggy: (1, 3, 32, 32) in [0, 1]; empty: ours"),
@@ -110,11 +112,21 @@ FIELDS: dict[str, Any] = {
         "seed": Field(0, "of the poses and their order", low=0),
     },
     "transform": {
-        "name": Field("affine", "transform", choices=("affine", "decoupled", "crop", "colour")),
+        "name": Field(
+            "affine", "transform", choices=("affine", "decoupled", "crop", "colour", "points")
+        ),
         "subgroup": Field(
             "rotation_translation",
-            "of affine",
-            choices=("affine", "translation", "rotation", "scale", "rotation_translation"),
+            "of affine, the last four of points; linear and rigid of points alone",
+            choices=(
+                "scale",
+                "rotation_translation",
+                "linear",
+                "rigid",
+                "affine",
+                "rotation",
+                "translation",
+            ),
         ),
         "basis": Field("augerino", "of affine", choices=("augerino", "scales")),
         "entries": Field("bd", "of decoupled: which of a, b, c, d, e, f are free"),
@@ -172,6 +184,7 @@ FIELDS: dict[str, Any] = {
                 "circular",
                 "instaaug_lrp",
                 "flow_lrp",
+                "crop_grid",
             ),
         ),
         "box_low": Field((-1.0,), "of fixed: one number, or one per coordinate", low=-1, high=1),
@@ -190,7 +203,8 @@ FIELDS: dict[str, Any] = {
         "levels": Field((2, 3, -1), "of the LRPs: 0 to 3, -1 the whole picture", low=-1, high=3),
         "sizes": Field(
             (),
-            "of the LRPs: share of the side, per level; empty: what a unit sees",
+            "share of the side, of the LRPs per level; empty: what a unit sees. Of crop_grid five "
+            "crops each; empty: 0.75",
             above=0,
             high=1,
         ),
@@ -233,14 +247,29 @@ FIELDS: dict[str, Any] = {
     },
     "objective": {
         "loss": Field(
-            "cross_entropy", "of labels, or of values", choices=("cross_entropy", "squared_error")
+            "cross_entropy",
+            "of labels, of poses, or of values; contrast: of two views, without labels",
+            choices=("cross_entropy", "squared_error", "absolute_error", "contrast"),
         ),
+        "temperature": Field(0.5, "of contrast", above=0),
+        "vectors": Field(value=False, about="of absolute_error: values are vectors of space"),
         "maps": Field(value=False, about="a label a pixel; maps of views are turned back"),
         "label_smoothing": Field(0.0, "share of a label spread over all classes", low=0, high=0.9),
         "judge": Field(
             "loss",
             "what the density learns by; evidence: the marginal likelihood, by Laplace",
             choices=("loss", "evidence"),
+        ),
+        "gradient": Field(
+            "samples",
+            "how the density learns what views cost; score: without a gradient of the classifier",
+            choices=("samples", "score"),
+        ),
+        "frozen_share": Field(
+            0.0,
+            "with freeze_classifier: train images that only the density learns by, share",
+            low=0,
+            high=0.9,
         ),
         "freeze_classifier": Field(value=False, about="after burn-in the density alone learns"),
         "reject_distorted": Field(
@@ -326,6 +355,14 @@ FIELDS: dict[str, Any] = {
             choices=("plain", "code"),
         ),
         "average": Field("probs", "over views; paper: probs", choices=("probs", "logits")),
+        "spread": Field(
+            "independent",
+            "how the views of an image are drawn; stratified: one in each of K equal parts",
+            choices=("independent", "antithetic", "stratified"),
+        ),
+        "view_counts": Field(
+            (), "for a curve: more numbers of views to average, the image as it is the first", low=2
+        ),
         "every_epochs": Field(
             1, "epochs between measures of the test split while a run trains", low=1
         ),

@@ -10,7 +10,10 @@ __all__ = ["GENERATED", "SETS", "Recipe"]
 
 # Sets made by code, by SETS of experiments/setup/data_sets.py; a stored set of such a
 # name would not be read.
-GENERATED = ("mario_iggy", "picture_classes", "pictures", "printed_digits", "scenes", "textures")
+GENERATED = (
+    "clusters", "mario_iggy", "molecules", "picture_classes", "pictures", "printed_digits",
+    "scenes", "textures",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

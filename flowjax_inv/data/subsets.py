@@ -19,6 +19,7 @@ __all__ = [
     "hold_out",
     "labels_of",
     "long_tail",
+    "put_last",
     "random_subset",
     "repeated",
     "set_aside",
@@ -157,6 +158,13 @@ def set_aside(data: DataSet, share: float, *, seed: int, repeats: int = 1) -> tu
     Raises:
         ValueError: if none would be left.
     """
+    aside = _drawn_aside(data, share, seed=seed, repeats=repeats)
+    rest = _taken(data.train, np.flatnonzero(~aside))
+    return dataclasses.replace(data, train=rest), _taken(data.train, np.flatnonzero(aside))
+
+
+def _drawn_aside(data: DataSet, share: float, *, seed: int, repeats: int) -> np.ndarray:
+    """Return which train images (N,) bool are set aside, see `set_aside`."""
     images = len(data.train) // repeats
     size = max(1, round(share * images))
     if size >= images:
@@ -165,9 +173,18 @@ def set_aside(data: DataSet, share: float, *, seed: int, repeats: int = 1) -> tu
         )
     aside = np.zeros(images, bool)
     aside[np.random.default_rng(seed).permutation(images)[:size]] = True
-    aside = np.repeat(aside, repeats)
-    rest = _taken(data.train, np.flatnonzero(~aside))
-    return dataclasses.replace(data, train=rest), _taken(data.train, np.flatnonzero(aside))
+    return np.repeat(aside, repeats)
+
+
+def put_last(data: DataSet, share: float, *, seed: int, repeats: int = 1) -> tuple[DataSet, int]:
+    """Put a share of the train images, drawn as by `set_aside`, behind the others.
+
+    Returns:
+        The set with all its images, and how many of them stand last.
+    """
+    aside = _drawn_aside(data, share, seed=seed, repeats=repeats)
+    order = np.argsort(aside, kind="stable")
+    return dataclasses.replace(data, train=_taken(data.train, order)), int(aside.sum())
 
 
 def random_subset(data: DataSet, train_size: int, *, seed: int) -> DataSet:

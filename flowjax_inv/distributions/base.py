@@ -36,6 +36,8 @@ class ConditionalDistribution(nn.Module):
         pathwise_entropy: True, or a field that says so, if training is to take the entropy's
             gradient by `log_prob_along_samples`.
         has_density: False for point masses, which have no entropy to reward.
+        scorable: whether the score function holds, also where samples carry gradients: the region
+            where g > 0 hangs on no parameter, and `log_prob` is the density of the samples.
         discrete: True if theta takes some values only, `atoms` (K, dim) of the density, and
             log_prob is a log mass: a value at the edge of the box is then as good as any.
     """
@@ -44,6 +46,7 @@ class ConditionalDistribution(nn.Module):
     reparameterized = True
     pathwise_entropy = False
     has_density = True
+    scorable = True
     discrete = False
 
     def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:

@@ -21,19 +21,25 @@ _CUT_OFF = 10.0  # full width from which on Augerino's code no longer rewards an
 
 
 class Identity(ConditionalDistribution):
-    """The method without augmentation: theta = 0 for every image, a point mass.
+    """The method without augmentation: the theta that does nothing for every image, a point mass.
 
-    Its log_prob is of the counting measure: 0 at theta = 0 and -inf elsewhere. It has no entropy,
-    and alpha multiplies zero.
+    Its log_prob is of the counting measure: 0 there and -inf elsewhere. It has no entropy, and
+    alpha multiplies zero.
+
+    Attributes:
+        anchor: (dim,) theta that does nothing; empty: 0.
     """
 
     has_density = False
 
+    anchor: Sequence[float] = ()
+
     def __call__(self, images: jax.Array, *, train: bool = False) -> distrax.Distribution:
-        """Return the point mass at 0, batch shape (N,)."""
+        """Return the point mass, batch shape (N,)."""
         del train
-        zeros = jnp.zeros((images.shape[0], self.dim), jnp.float32)
-        return distrax.Independent(distrax.Deterministic(zeros), reinterpreted_batch_ndims=1)
+        point = jnp.asarray(_per_coordinate(self, "anchor", 0.0), jnp.float32)
+        rows = jnp.broadcast_to(point, (images.shape[0], self.dim))
+        return distrax.Independent(distrax.Deterministic(rows), reinterpreted_batch_ndims=1)
 
     def regularizer(self, distribution: distrax.Distribution, log_prob: jax.Array) -> jax.Array:
         """Return 0: there is nothing to widen."""
@@ -101,6 +107,8 @@ class Augerino(ConditionalDistribution):
         place of a sigmoid nothing would keep samples in the box.
     """
 
+    scorable = False
+
     bonus: Literal["paper", "code", "entropy"] = "paper"
     start_half_range: Sequence[float] = (0.1,)
     scales: Sequence[float] = ()
@@ -153,6 +161,8 @@ class InstaAug(ConditionalDistribution):
 
     Source: InstaAug, section 3.3 and its code, where rotation starts at sigmoid(-2) = 0.12.
     """
+
+    scorable = False
 
     embed: nn.Module
     bonus: Literal["paper", "code", "entropy"] = "paper"

@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from flowjax_inv.distributions.noise import draw_noise, split_key
+from flowjax_inv.distributions.noise import SpreadKey, draw_noise, split_key
 
 __all__ = ["CropCategorical", "CropFlow"]
 
@@ -52,7 +52,16 @@ class CropCategorical(distrax.Distribution):
         return jnp.exp(self.log_mass)
 
     def draw(self, key: jax.Array, n: int) -> tuple[jax.Array, jax.Array]:
-        """Return crops (n, N), int, and the scores (n, N, K) whose largest they are."""
+        """Return crops (n, N), int, and the scores (n, N, K) whose largest they are.
+
+        By a `SpreadKey` from one number a sample, u, that is spread: the first crop k with
+        p_1 + .. + p_k > u. So n "stratified" draws of n crops alike likely are each of them once.
+        """
+        if isinstance(key, SpreadKey):
+            u = draw_noise(jax.random.uniform, key, n, self.batch_shape)
+            below = jnp.cumsum(self.probs, axis=-1) <= u[..., None]
+            index = jnp.minimum(jnp.sum(below, axis=-1), len(self.atoms) - 1)
+            return index, jnp.broadcast_to(self.log_mass, (n, *self.log_mass.shape))
         scores = self.log_mass + draw_noise(jax.random.gumbel, key, n, self.log_mass.shape)
         return jnp.argmax(scores, axis=-1), scores
 

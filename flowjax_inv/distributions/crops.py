@@ -19,7 +19,7 @@ from flowjax_inv.networks.residual import he_conv, he_normal, preact_block
 from flowjax_inv.transforms import Crop
 from flowjax_inv.transforms.matrices import assemble
 
-__all__ = ["FlowLRP", "InstaAugLRP"]
+__all__ = ["FlowLRP", "InstaAugLRP", "check_crops", "crop_coordinates"]
 
 _WHOLE = -1  # the level of the whole picture
 # Level -> pixels that a unit sees (3, 11, 23, 47), rounded up by one as in InstaAug's code.
@@ -45,7 +45,7 @@ class _Cells:
 
     def theta(self, crop: Crop) -> jax.Array:
         """Return the coordinates (K, 4) of the crops; none leaves the box, up to rounding."""
-        return jnp.clip(_coordinates(crop, self.boxes), -1.0, 1.0)
+        return jnp.clip(crop_coordinates(crop, self.boxes), -1.0, 1.0)
 
     def cells(self, crop: Crop) -> tuple[jax.Array, jax.Array]:
         """Return middle and half-width (K, 4) of disjoint cells of theta, one around each crop.
@@ -67,7 +67,7 @@ class _Cells:
             jnp.concatenate(
                 [
                     centre + sign * reach,
-                    _coordinates(crop, np.hstack([middle, size]))[:, 2:],
+                    crop_coordinates(crop, np.hstack([middle, size]))[:, 2:],
                 ],
                 axis=-1,
             )
@@ -110,12 +110,7 @@ class _OverCrops(ConditionalDistribution):
 
     def __post_init__(self) -> None:
         """Refuse what can be told without an image."""
-        if self.dim != len(_NAMES) or tuple(self.names) != _NAMES:
-            raise ValueError(
-                f"{type(self).__name__} got a transform with dim {self.dim}, coordinates "
-                f"({', '.join(self.names)}); it scores crops alone, ({', '.join(_NAMES)}): take "
-                "the transform crop."
-            )
+        check_crops(self)
         levels = tuple(self.levels)
         if not levels or len(set(levels)) < len(levels) or not set(levels) <= set(_PREFERENCE):
             raise ValueError(
@@ -378,7 +373,21 @@ def _centres(count: int) -> np.ndarray:
     return (2.0 * np.arange(count) + 1.0) / count - 1.0
 
 
-def _coordinates(crop: Crop, boxes: np.ndarray) -> jax.Array:
+def check_crops(module: Any) -> None:
+    """Refuse a distribution over crops the coordinates of another transform.
+
+    Raises:
+        ValueError: if its `dim` or `names` are not those of a `Crop`.
+    """
+    if module.dim != len(_NAMES) or tuple(module.names) != _NAMES:
+        raise ValueError(
+            f"{type(module).__name__} got a transform with dim {module.dim}, coordinates "
+            f"({', '.join(module.names)}); it is of crops alone, ({', '.join(_NAMES)}): take the "
+            "transform crop."
+        )
+
+
+def crop_coordinates(crop: Crop, boxes: np.ndarray) -> jax.Array:
     """Return theta (K, 4) of boxes (K, 4): undoes `Crop.boxes`."""
     x, y, width, height = jnp.asarray(boxes, jnp.float32).T
     zero = jnp.zeros_like(x)

@@ -156,7 +156,7 @@ class Flow(ConditionalDistribution):
                 f"periodic has {len(self.periodic)} entries for {self.dim} coordinates; give one "
                 "each, as transform.periodic, or none."
             )
-        if self.pathwise_entropy and (self.base != "mixture" or self.gumbel == "relaxed"):
+        if self.pathwise_entropy and not self.scorable:
             raise ValueError(
                 f'pathwise_entropy is True with base "{self.base}" and gumbel "{self.gumbel}"; it '
                 'wants a "mixture" that is "hard" or "score", whose samples follow a density '
@@ -177,6 +177,11 @@ class Flow(ConditionalDistribution):
         if self.circular_shift and any(self._periodic):
             chain.append(self._shift(embedding))
         return FlowDistribution(self._base(embedding), distrax.Chain(chain[::-1]))
+
+    @property
+    def scorable(self) -> bool:
+        """Whether log g of samples held still has the gradient of their probability."""
+        return self.base == "mixture" and self.gumbel != "relaxed"
 
     @property
     def reparameterized(self) -> bool:

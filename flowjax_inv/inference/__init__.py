@@ -23,6 +23,7 @@ from flowjax_inv.inference.shifting import (
     mean_offset,
     mean_shift,
 )
+from flowjax_inv.inference.values import predict_values, view_values
 from flowjax_inv.inference.wrapping import (
     Answer,
     Wrapped,
@@ -58,8 +59,10 @@ __all__ = [
     "predict",
     "predict_adaptive",
     "predict_map",
+    "predict_values",
     "sampled_extremes",
     "view_logits",
     "view_maps",
+    "view_values",
     "wrap",
 ]

@@ -11,8 +11,10 @@ from flowjax_inv.networks.inputs import CircularMask, Noisy, Shrunk
 from flowjax_inv.networks.maps import UNet
 from flowjax_inv.networks.outside import Outside, find_function
 from flowjax_inv.networks.plain import MLP, Layer13, LeNet, SimpleConv
+from flowjax_inv.networks.points import PairNet
 from flowjax_inv.networks.polar import PolarConv
 from flowjax_inv.networks.precision import Bfloat16
+from flowjax_inv.networks.projected import Projected
 from flowjax_inv.networks.residual import FixupResNet, PreActResNet18
 from flowjax_inv.networks.shallow import Shallow, warped_filters
 
@@ -25,8 +27,10 @@ __all__ = [
     "LeNet",
     "Noisy",
     "Outside",
+    "PairNet",
     "PolarConv",
     "PreActResNet18",
+    "Projected",
     "Shallow",
     "Shrunk",
     "SimpleConv",

@@ -46,7 +46,8 @@ class Outside(nn.Module):
         """Map images (N, H, W, C) to logits (N, features).
 
         Raises:
-            ValueError: if the function takes neither JAX's nor NumPy's images.
+            ValueError: if the function takes neither JAX's nor NumPy's images; if a gradient is
+                asked for that there is not.
         """
         del train
         function = find_function(self.function)
@@ -61,7 +62,19 @@ class Outside(nn.Module):
             raise ValueError(
                 f"{self.function} failed on images of shape {blank.shape}: {error}"
             ) from error
-        made = jax.ShapeDtypeStruct((images.shape[0], self.features), jnp.float32)
-        return jax.pure_callback(
-            lambda x: np.asarray(function(np.array(x)), np.float32), made, images
-        )
+
+        @jax.custom_jvp
+        def called(images: jax.Array) -> jax.Array:
+            made = jax.ShapeDtypeStruct((images.shape[0], self.features), jnp.float32)
+            return jax.pure_callback(
+                lambda x: np.asarray(function(np.array(x)), np.float32), made, images
+            )
+
+        @called.defjvp
+        def _refuse(*_: Any) -> Any:
+            raise ValueError(
+                f"{self.function} is called from the host, which gives no gradient, and the "
+                'density asks for one through its samples; take the objective\'s gradient="score".'
+            )
+
+        return called(images)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from flowjax_inv.distributions.base import ConditionalDistribution, log_prob_along_samples
 from flowjax_inv.training import chunks, laplace
-from flowjax_inv.training.objectives import Objective, score_function_term
+from flowjax_inv.training.objectives import Objective, pairs_found, score_function_term
 from flowjax_inv.training.placement import Placement
 from flowjax_inv.training.state import Controller, Params, Stream, TrainState
 from flowjax_inv.transforms import Transform, wrap
@@ -78,7 +78,8 @@ class StepLoss:
         controller: of alpha.
         objective: how the loss is put together.
         place: devices.
-        burn_in: no views: the classifier alone, on the originals.
+        burn_in: no views: the classifier alone, on the originals. Of a contrast, which is nothing
+            without views, by the density as it is.
     """
 
     classifier: nn.Module
@@ -110,7 +111,7 @@ class StepLoss:
             name: jax.random.fold_in(state.stream_key(stream), part)
             for name, stream in (("dropout", Stream.DROPOUT), ("posterior", Stream.POSTERIOR))
         }
-        if self.burn_in:
+        if self.burn_in and not self.objective.pairs:
             return self._of_originals(params, state, images, labels, rngs)
         if self.objective.pose_likelihood:
             return self._of_poses(params, state, images, rngs)
@@ -211,6 +212,8 @@ class StepLoss:
         shown = None
         if objective.maps:
             logits, shown = self._back(logits, theta)
+        if objective.vectors:
+            logits = self.transform.undo_vectors(logits, theta)
         cost = jnp.mean(objective.cost(logits, labels, objective.average, shown))
         cost_original = jnp.zeros(())
         if len(original):
@@ -231,15 +234,19 @@ class StepLoss:
             loss=loss,
             cost=cost,
             cost_original=cost_original,
-            score=jnp.mean(objective.score(logits, labels)),
+            score=jnp.mean(
+                pairs_found(logits) if objective.pairs else objective.score(logits, labels)
+            ),
             entropy=-jnp.mean(log_prob) if distribution.has_density else jnp.zeros(()),
             alpha=alpha,
             saturated_share=self._edge_share(theta),
         )
-        if not distribution.reparameterized:
+        if objective.gradient == "score" or not distribution.reparameterized:
             each = jax.vmap(lambda x: objective.cost(x[None], labels, "losses"))(logits)
-            with jax.named_scope("density"):
-                score, added = distribution.scored(density, theta, log_prob)
+            score = added = log_prob
+            if objective.gradient == "samples" or distribution.discrete:
+                with jax.named_scope("density"):
+                    score, added = distribution.scored(density, theta, log_prob)
             loss = loss + score_function_term(
                 each + alpha * added,
                 score,
@@ -305,6 +312,10 @@ class StepLoss:
         copies = self.objective.copies
         with jax.named_scope("density"):
             each = copy_keys(keys, copies)
+            if self.objective.gradient == "score" and not self.distribution.discrete:
+                theta = density.sample(seed=each, sample_shape=(copies,))
+                theta = jax.lax.stop_gradient(theta)
+                return theta, density.log_prob(theta)
             if self.distribution.pathwise_entropy:
                 theta = density.sample(seed=each, sample_shape=(copies,))
                 return theta, log_prob_along_samples(density, theta)

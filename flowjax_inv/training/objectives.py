@@ -18,16 +18,20 @@ __all__ = [
     "Loss",
     "Objective",
     "map_cross_entropy",
+    "pair_contrast",
+    "pairs_found",
     "score_function_term",
+    "view_absolute_error",
     "view_cross_entropy",
     "view_squared_error",
 ]
 
 Average = Literal["losses", "logits", "probs"]
 AVERAGES: tuple[Average, ...] = ("losses", "logits", "probs")
-Loss = Literal["cross_entropy", "squared_error"]
+Loss = Literal["cross_entropy", "squared_error", "absolute_error", "contrast"]
 Reject = Literal["no", "burn_in", "always"]
 Judge = Literal["loss", "evidence"]
+Gradient = Literal["samples", "score"]
 
 
 def view_cross_entropy(
@@ -151,6 +155,72 @@ def view_squared_error(outputs: jax.Array, values: jax.Array, average: Average) 
     raise ValueError(f'average is "{average}"; a squared error allows: losses, logits.')
 
 
+def view_absolute_error(outputs: jax.Array, values: jax.Array, average: Average) -> jax.Array:
+    """Absolute error of n views per image, mean over m outputs, averaged in one of two places.
+
+    "losses": mean over views of |y - t|;  "logits": |mean over views of y - t|
+
+    Args:
+        outputs: (n, N, m) y.
+        values: (N, m) t.
+        average: which of the two.
+
+    Returns:
+        (N,) units of the values.
+
+    Raises:
+        ValueError: if `average` is neither, or there are not as many outputs as values.
+    """
+    if outputs.shape[1:] != values.shape:
+        raise ValueError(
+            f"outputs have shape {outputs.shape} for values {values.shape}; an absolute error "
+            "wants (n, N, m) for (N, m)."
+        )
+    if average == "losses":
+        return jnp.mean(jnp.abs(outputs - values), axis=(0, -1))
+    if average == "logits":
+        return jnp.mean(jnp.abs(jnp.mean(outputs, axis=0) - values), axis=-1)
+    raise ValueError(f'average is "{average}"; an absolute error allows: losses, logits.')
+
+
+def pair_contrast(outputs: jax.Array, temperature: float) -> jax.Array:
+    """Contrast of two views of every image against all other views (NT-Xent).
+
+    Of view i and its partner j, over the 2N views:
+    l_i = -log exp(s_ij / t) / sum_{k != i} exp(s_ik / t),  s the cosine of two outputs
+
+    Args:
+        outputs: (2, N, m).
+        temperature: t.
+
+    Returns:
+        (N,) nats, the mean of an image's two l; 0 at least, log(2N - 1) where all look alike.
+    Source: Chen et al., A simple framework for contrastive learning, 2020.
+    """
+    logits = _similar(outputs) / temperature
+    each = optax.softmax_cross_entropy_with_integer_labels(logits, _partners(outputs))
+    return jnp.mean(each.reshape(outputs.shape[:2]), axis=0)
+
+
+def pairs_found(outputs: jax.Array) -> jax.Array:
+    """Return (N,), the share of an image's two views (2, N, m) to which its partner is nearest."""
+    nearest = jnp.argmax(_similar(outputs), axis=-1) == _partners(outputs)
+    return jnp.mean(nearest.reshape(outputs.shape[:2]).astype(jnp.float32), axis=0)
+
+
+def _similar(outputs: jax.Array) -> jax.Array:
+    """Return the cosines (2N, 2N) of all pairs of views, -inf of a view with itself."""
+    flat = outputs.reshape(-1, outputs.shape[-1])
+    unit = flat * lax.rsqrt(jnp.sum(flat**2, axis=-1, keepdims=True) + 1e-12)
+    cosines = jnp.matmul(unit, unit.T, precision="highest")
+    return jnp.where(jnp.eye(len(flat), dtype=bool), -jnp.inf, cosines)
+
+
+def _partners(outputs: jax.Array) -> jax.Array:
+    number = outputs.shape[1]
+    return jnp.roll(jnp.arange(2 * number), number)
+
+
 def score_function_term(
     losses: jax.Array,
     log_prob: jax.Array,
@@ -189,7 +259,11 @@ class Objective:
            [- equivariance * mean log g(T - dT; A_dT I)] [+ divergence / images]
 
     Attributes:
-        loss: L, the cross-entropy of labels or the squared error of angles in degrees (regression).
+        loss: L, the cross-entropy of labels, the squared error of angles in degrees, the absolute
+            error of values, or, without any labels, the contrast of two views (`pair_contrast`).
+        temperature: of the contrast.
+        vectors: of the absolute error: the three outputs are a vector in space, which is brought
+            back from the view by the inverse of its transform (`Points.undo_vectors`).
         label_smoothing: of the cross-entropy, see `view_cross_entropy`.
         maps: a label for every pixel: the classifier makes a map of logits of a view, it is brought
             back to the image by the inverse of the view's transform, and the loss is there. What a
@@ -198,6 +272,9 @@ class Objective:
             likelihood, between the steps (`evidence.make_evidence_step`); the classifier's weights
             then have a normal prior, -log p(w) / images is in the loss, and views are averaged as
             "logits", without the originals.
+        gradient: how the density learns what a view costs: "samples", through them; "score", by the
+            score function, which asks the classifier for no gradient and has more noise. Samples
+            that carry none learn by "score" whatever it says.
         freeze_classifier: after burn-in the classifier stays as it is, in evaluation mode: the
             density alone learns, and only views are classified.
         reject_distorted: every image is seen once more, by a theta drawn evenly from the box, as
@@ -235,9 +312,12 @@ class Objective:
     """
 
     loss: Loss = "cross_entropy"
+    temperature: float = 0.5
+    vectors: bool = False
     label_smoothing: float = 0.0
     maps: bool = False
     judge: Judge = "loss"
+    gradient: Gradient = "samples"
     freeze_classifier: bool = False
     reject_distorted: Reject = "no"
     copies: int = 1
@@ -256,6 +336,7 @@ class Objective:
         check_name("loss", self.loss, get_args(Loss))
         check_name("reject_distorted", self.reject_distorted, get_args(Reject))
         check_name("judge", self.judge, get_args(Judge))
+        check_name("gradient", self.gradient, get_args(Gradient))
         if self.copies_per_chunk and self.copies % self.copies_per_chunk:
             raise ValueError(
                 f"copies_per_chunk is {self.copies_per_chunk} of {self.copies} copies; take a "
@@ -265,6 +346,26 @@ class Objective:
             raise ValueError(
                 f"equivariance is {self.equivariance} with pose_likelihood=True, which asks for it "
                 "by itself; set it to 0."
+            )
+        if self.vectors and self.loss != "absolute_error":
+            raise ValueError(
+                f"vectors is True with the loss {self.loss}; vectors want absolute_error."
+            )
+        if self.pairs and (
+            (self.copies, self.include_original) != (2, False)
+            or dataclasses.replace(
+                self,
+                loss="cross_entropy",
+                copies=1,
+                include_original=True,
+                temperature=0.5,
+                images=0,
+            )
+            != Objective()
+        ):
+            raise ValueError(
+                'loss is "contrast", of two views of every image against all others; take '
+                "copies=2, include_original=False, and no other term."
             )
         if self.maps and (
             self.loss != "cross_entropy"
@@ -284,6 +385,11 @@ class Objective:
                 'average="logits", include_original=False, and no other term.'
             )
 
+    @property
+    def pairs(self) -> bool:
+        """Whether two views of an image are compared, and nothing is known of it."""
+        return self.loss == "contrast"
+
     def check_chunks(self, classifier: nn.Module, batch_stats: Any) -> None:
         """Refuse chunks of a classifier with batch norm, unless `chunk_statistics` allows them.
 
@@ -300,8 +406,13 @@ class Objective:
 
     @property
     def score_name(self) -> str:
-        """What `score` is, in names of figures: the accuracy, or the absolute error of an angle."""
-        return "accuracy" if self.loss == "cross_entropy" else "error_degrees"
+        """What `score` is, in names of figures: accuracy, absolute error, or pairs found."""
+        names = {
+            "squared_error": "error_degrees",
+            "absolute_error": "error",
+            "contrast": "pairs_found",
+        }
+        return names.get(self.loss, "accuracy")
 
     @property
     def logged(self) -> tuple[str, ...]:
@@ -338,6 +449,10 @@ class Objective:
         """
         if self.loss == "squared_error":
             return view_squared_error(outputs, targets, average)
+        if self.loss == "absolute_error":
+            return view_absolute_error(outputs, targets, average)
+        if self.pairs:
+            return pair_contrast(outputs, self.temperature)
         if self.maps:
             return map_cross_entropy(outputs, targets, shown, average)
         return view_cross_entropy(outputs, targets, average, self.label_smoothing)
@@ -353,6 +468,8 @@ class Objective:
         """
         if self.loss == "squared_error":
             return jnp.abs(answers[..., 0] - targets)
+        if self.loss == "absolute_error":
+            return jnp.mean(jnp.abs(answers - targets), axis=-1)
         right = jnp.asarray(jnp.argmax(answers, -1) == targets, jnp.float32)
         return jnp.mean(right, axis=(-2, -1)) if self.maps else right
 

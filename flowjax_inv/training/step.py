@@ -121,17 +121,36 @@ def check_objective(
     distribution: ConditionalDistribution, transform: Transform, objective: Objective
 ) -> None:
     """Refuse an objective that the distribution or the transform cannot serve."""
-    if not distribution.reparameterized and objective.average != "losses":
+    if objective.vectors and not transform.turns_vectors:
         raise ValueError(
-            f'average is "{objective.average}"; {type(distribution).__name__} has no gradient '
-            'through its samples and wants "losses": one loss per view.'
+            f"vectors is True, but {type(transform).__name__}({', '.join(transform.names)}) turns "
+            "no vectors of space; take points."
         )
-    if not distribution.reparameterized and objective.maps:
+    name = type(distribution).__name__
+    asked = objective.gradient == "score"
+    if asked and not distribution.scorable:
         raise ValueError(
-            f"maps is True; {type(distribution).__name__} has no gradient through its samples, and "
-            "its views show different pixels, so that their losses cannot be compared; take "
-            "another distribution."
+            f'gradient is "score"; where {name} has mass hangs on what it learns, or its log g is '
+            "not that of its samples, and the score function is not its gradient; take gaussian, "
+            "flow with a mixture, or a choice of crops."
         )
+    if asked or not distribution.reparameterized:
+        why = 'gradient is "score"' if asked else f"{name} has no gradient through its samples"
+        if objective.pairs:
+            raise ValueError(
+                f"loss is contrast; {why}, and what one view costs hangs on all others; take "
+                'another distribution, or gradient="samples".'
+            )
+        if objective.average != "losses":
+            raise ValueError(
+                f'average is "{objective.average}"; {why}, and that wants "losses": one loss per '
+                "view."
+            )
+        if objective.maps:
+            raise ValueError(
+                f"maps is True; {why}, and its views show different pixels, so that their losses "
+                "cannot be compared; take another distribution."
+            )
     if (objective.equivariance or objective.pose_likelihood) and not transform.commutative:
         term = "pose_likelihood" if objective.pose_likelihood else "equivariance"
         raise ValueError(

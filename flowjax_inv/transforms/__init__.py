@@ -11,6 +11,7 @@ from flowjax_inv.transforms.base import Spatial, Transform, wrap
 from flowjax_inv.transforms.chain import Chain
 from flowjax_inv.transforms.colour import Colour, Gains
 from flowjax_inv.transforms.crop import Crop
+from flowjax_inv.transforms.points import Points
 
 __all__ = [
     "Affine",
@@ -19,6 +20,7 @@ __all__ = [
     "Crop",
     "Decoupled",
     "Gains",
+    "Points",
     "Spatial",
     "Transform",
     "wrap",

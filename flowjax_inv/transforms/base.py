@@ -93,6 +93,11 @@ class Transform(abc.ABC):
         """Theta (d,) of the transform that does nothing."""
         return jnp.zeros(self.dim)
 
+    @property
+    def turns_vectors(self) -> bool:
+        """Whether `undo_vectors` exists."""
+        return False
+
     @abc.abstractmethod
     def matrix(self, theta: ArrayLike) -> jax.Array:
         """Return the matrices (..., k, k) of theta (..., d), output to input.
@@ -148,6 +153,14 @@ class Transform(abc.ABC):
         points, theta = jnp.asarray(points), self._check(theta)
         leading = jnp.broadcast_shapes(points.shape[:-2], theta.shape[:-1])
         return jnp.broadcast_to(points, (*leading, *points.shape[-2:]))
+
+    def undo_vectors(self, vectors: ArrayLike, theta: ArrayLike) -> jax.Array:
+        """Bring vectors of space (..., 3), found in a view, back to what was moved.
+
+        Raises:
+            NotImplementedError: where `turns_vectors` is False.
+        """
+        raise NotImplementedError
 
     def compose(self, a: ArrayLike, b: ArrayLike) -> jax.Array:
         """Return the theta of "a after b"; it may lie outside the box.
