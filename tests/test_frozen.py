@@ -10,8 +10,10 @@ import optax
 import pytest
 from crop_cases import TRANSFORM
 from laws_distributions import Pixels
+from matplotlib.axes import Axes
 from steps import LABELS, ONE, ROTATION, changed, copy, small_flow
 
+from experiments.report.view_counts import accuracies_by_views, accuracy_against_views
 from experiments.setup import assembly, build, checks, data_sets
 from flowjax_inv import training
 from flowjax_inv.data import subsets
@@ -204,3 +206,14 @@ def test_a_frozen_classifier_stays_as_it_is() -> None:
     after = training.make_step(*parts, placement=ONE)(state, IMAGES, LABELS[:6] % 2, jnp.arange(6))
     assert not changed(before, after, "classifier")
     assert changed(before, after, "distribution")
+
+
+def test_accuracies_by_views_are_drawn() -> None:
+    found = {"test_accuracy": 0.6, "test_accuracy_views_5": 0.62, "test_accuracy_views_10": 0.61}
+    curve = accuracies_by_views(found)
+    assert curve == {1: 60.0, 5: 62.0, 10: 61.0}
+    assert accuracies_by_views({"test_accuracy": 0.6}) == {}
+    panel = accuracy_against_views({"flow": curve, "five": {1: 60.0, 5: 61.0}}).axes[0]
+    assert isinstance(panel, Axes)
+    assert len(panel.lines) == 2
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["as it is", "5", "10"]

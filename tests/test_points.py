@@ -11,7 +11,7 @@ import pytest
 import scipy.linalg
 from steps import ONE, changed, copy
 
-from experiments.setup import checks, data_sets
+from experiments.setup import assembly, checks, data_sets
 from flowjax_inv import training
 from flowjax_inv.data.clusters import clusters, dipoles, energies
 from flowjax_inv.data.molecules import KINDS, molecules
@@ -300,6 +300,8 @@ def test_points_and_pictures_do_not_mix() -> None:
             checks.check(config(**fields))
     with pytest.raises(ValueError, match="vectors=False, which learns 1 value.*there are none"):
         data_sets.targets(config(), Split(np.zeros((1, 2, 3), np.float32), np.zeros(1, int)))
+    with pytest.raises(ValueError, match="clusters and molecules go with points, pictures with an"):
+        assembly.assemble(config(data__name="mario_iggy"))
     wrong = config(objective__vectors=True)
     made = data_sets.data_set(wrong)
     with pytest.raises(ValueError, match="there are 1 each: take clusters or molecules"):

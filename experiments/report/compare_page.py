@@ -128,6 +128,7 @@ def _sections(
     from experiments.report import compare_figures as figures  # matplotlib is slow to import
     from experiments.report import discovery
     from experiments.report.range_curve import range_curve, ranges_over_steps
+    from experiments.report.view_counts import accuracies_by_views, accuracy_against_views
 
     logs = {row.name: [(m.results, m.metrics) for m in row.members] for row in experiment.rows}
     plots = [
@@ -161,6 +162,20 @@ def _sections(
                 "Half the width of the one interval of turns, step by step, of densities that are "
                 "the same for all images. Dashed: what images were turned by.",
                 lambda: ranges_over_steps(known),
+            )
+        )
+    by_views = {
+        f"{row.name}, seed {m.seed}": accuracies_by_views(m.results)
+        for row in experiment.rows
+        for m in row.members
+    }
+    counted = {name: curve for name, curve in by_views.items() if curve}
+    if counted:
+        plots.append(
+            (
+                "What more views are worth",
+                "Accuracy averaged over views, the first being the image as it is.",
+                lambda: accuracy_against_views(counted),
             )
         )
     distances = _distances(experiment)

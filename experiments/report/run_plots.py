@@ -14,6 +14,7 @@ from experiments.report import (
     step_time,
     straightened,
     tables,
+    view_counts,
 )
 from experiments.report.formats import ARC_SHARE
 from experiments.report.reading import Run, flat
@@ -60,6 +61,7 @@ def plots_of(run: Run) -> tuple[list[Plot], set[str]]:
         absent |= set() if followed else {"arcs"}
         absent |= set() if "shown_straightened" in evaluation else {"pairs"}
         absent |= set() if "map_labels" in evaluation else {"label_maps"}
+        absent |= set() if view_counts.accuracies_by_views(run.results) else {"view_counts"}
         absent |= set() if label_maps.errors_by_views(run.results) else {"equivariance"}
     chosen = [plot for plot in (poses if known else images) if plot.name not in absent]
     if "map_labels" in evaluation and not tables.has_density(run.results):
@@ -132,6 +134,16 @@ def _of_images(run: Run, evaluation: _Arrays) -> list[Plot]:
             "probabilities, over pixels near the middle; of values, the absolute difference. 0 is "
             "a prediction that moves with its image.",
             lambda: label_maps.equivariance(run.results),
+            of_evaluation=False,
+        ),
+        Plot(
+            "view_counts",
+            "What more views are worth",
+            "Accuracy averaged over views drawn from the density, the first being the image as it "
+            "is.",
+            lambda: view_counts.accuracy_against_views(
+                {"": view_counts.accuracies_by_views(run.results)}
+            ),
             of_evaluation=False,
         ),
         Plot(

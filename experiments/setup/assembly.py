@@ -210,6 +210,11 @@ def assemble(config: defaults.Config, data: DataSet | None = None) -> Assembly:
     checks.check(config)
     place = build.placement(config)
     data = data or data_sets.data_set(config)
+    if data.pictures == (config.transform.name == "points"):
+        raise ValueError(
+            f"config.data.name is {config.data.name} with transform.name={config.transform.name}; "
+            "clusters and molecules go with points, pictures with any other."
+        )
     data, aside = data_sets.held_out(config, data)
     data, for_density = data_sets.kept_for_density(config, data)
     classes = data_sets.outputs(config, data.class_names)
