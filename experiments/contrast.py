@@ -37,7 +37,7 @@ def get_config(variant: str = "") -> defaults.Config:
     config.transform.colours, config.transform.colour_half_range = "jitter", _COLOURS
     density = config.distribution
     density.name = "identity" if method == "none" else method
-    density.start_half_range, density.start_scale, density.loc_std = (0.75,), 0.3, 0.3
+    density.start_half_range, density.start_scale, density.loc_std = (0.5,), 0.3, 0.3
     config.classifier.name, config.classifier.width = "simple_conv", 12
     config.classifier.features = 128
     config.objective.loss, config.objective.average = "contrast", "losses"
@@ -56,7 +56,9 @@ def get_config(variant: str = "") -> defaults.Config:
     for optimizer in (config.optimizer.classifier, config.optimizer.distribution):
         optimizer.name, optimizer.learning_rate, optimizer.schedule = "adamw", 1e-3, "cosine"
         optimizer.scalar_fraction, optimizer.clip_norm = 1.0, 0.0
-    if method == "instaaug":  # by 1e-3 it widened to the whole box in 70 steps, and stayed there
+    if method in ("augerino", "instaaug"):
+        # From half the box and by 1e-3 InstaAug widened to all of it in 70 steps, and stayed there.
+        density.start_half_range = (0.75,)
         config.optimizer.distribution.learning_rate = 2e-4
     config.alarms.entropy_floor_per_coordinate = -10.0
     return recipes.smoke(config) if variant == "smoke" else config
