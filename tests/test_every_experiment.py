@@ -144,6 +144,8 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
         assert 0 <= results["test_accuracy_averaged"] <= 1
     assert ("test_accuracy_views_5" in results) == (name == "frozen")
     assert ("probe" in results) == (name == "contrast")
+    frames = tmp_path / name / "figures" / "crop_boxes.png"
+    assert frames.is_file() == (name in ("contrast", "tinyin"))
     assert results["evaluation_rule"] == "plain"
     assert np.isfinite(results["entropy"])
     assert ("bound" in results) == (name == "invariant_weights")

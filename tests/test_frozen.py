@@ -11,8 +11,11 @@ import pytest
 from crop_cases import TRANSFORM
 from laws_distributions import Pixels
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from steps import LABELS, ONE, ROTATION, changed, copy, small_flow
 
+from experiments.report.crop_boxes import crop_boxes
+from experiments.report.evaluation import MissingArrayError
 from experiments.report.view_counts import accuracies_by_views, accuracy_against_views
 from experiments.setup import assembly, build, checks, data_sets
 from flowjax_inv import training
@@ -206,6 +209,24 @@ def test_a_frozen_classifier_stays_as_it_is() -> None:
     after = training.make_step(*parts, placement=ONE)(state, IMAGES, LABELS[:6] % 2, jnp.arange(6))
     assert not changed(before, after, "classifier")
     assert changed(before, after, "distribution")
+
+
+def test_frames_of_crops_are_drawn_on_their_images() -> None:
+    evaluation = {
+        "class_names": np.array(["a", "b"]),
+        "shown_images": np.zeros((7, 8, 8, 1), np.uint8),
+        "shown_labels": np.arange(7) % 2,
+        "shown_boxes": np.tile(np.array([0.25, -0.5, 0.5, 0.25]), (7, 3, 1)),
+    }
+    panels = [axes for axes in crop_boxes(evaluation).axes if axes.patches]
+    assert len(panels) == 7
+    frame = panels[1].patches[2]
+    assert isinstance(frame, Rectangle)
+    assert frame.get_bbox().bounds == (-0.25, -0.75, 1.0, 0.5)
+    bottom, top = panels[1].get_ylim()
+    assert bottom > top  # y points down
+    with pytest.raises(MissingArrayError, match="has no shown_boxes"):
+        crop_boxes({key: value for key, value in evaluation.items() if key != "shown_boxes"})
 
 
 def test_accuracies_by_views_are_drawn() -> None:

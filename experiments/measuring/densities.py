@@ -16,7 +16,7 @@ from flowjax_inv.data.sets import DataSet
 from flowjax_inv.distributions.base import ConditionalDistribution
 from flowjax_inv.inference import make_mean_shift
 from flowjax_inv.training import Stream, edge_share
-from flowjax_inv.transforms import Transform
+from flowjax_inv.transforms import Chain, Crop, Transform
 
 __all__ = ["Subject", "make_arc_shares", "on_images", "turns", "verdict"]
 
@@ -132,11 +132,16 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         )
 
     @jax.jit
-    def seen(variables: Any, images: jax.Array, key: jax.Array) -> jax.Array:
+    def seen(variables: Any, images: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
         pixels = normalization(images)
         density: Any = distribution.apply(variables, pixels, train=False)
-        views = transform(pixels, density.sample(seed=key, sample_shape=(10,)))
-        return jnp.round(normalization.undo(jnp.moveaxis(views, 0, 1)) * 255).astype(jnp.uint8)
+        theta = density.sample(seed=key, sample_shape=(10,))
+        views = normalization.undo(jnp.moveaxis(transform(pixels, theta), 0, 1))
+        found = {"shown_views": jnp.round(views * 255).astype(jnp.uint8)}
+        moves = transform.spatial if isinstance(transform, Chain) else transform
+        if isinstance(moves, Crop):
+            found["shown_boxes"] = jnp.moveaxis(moves.boxes(theta[..., : moves.dim]), 0, 1)
+        return found
 
     key = subject.fold_key(Stream.DENSITY)
     parts = [
@@ -159,8 +164,9 @@ def on_images(subject: Subject, variables: Any) -> tuple[dict[str, Any], dict[st
         arrays |= {
             "shown_images": shown_images,
             "shown_labels": data.test.labels[shown],
-            "shown_views": np.asarray(seen(variables, jnp.asarray(shown_images), key)),
         }
+        views = seen(variables, jnp.asarray(shown_images), key)
+        arrays |= {name: np.asarray(value) for name, value in views.items()}
         if section.straighten_shown:
             arrays |= _straightened(subject, variables, shown_images)
     if distribution.discrete:

@@ -40,6 +40,7 @@ RANKS = {
     "shown_images": 4,
     "shown_labels": 1,
     "shown_views": 5,
+    "shown_boxes": 3,
     "shown_straightened": 4,
     "shown_moves": 2,
     "map_images": 4,

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.report import (
+    crop_boxes,
     discovery,
     figures,
     label_maps,
@@ -55,6 +56,9 @@ def plots_of(run: Run) -> tuple[list[Plot], set[str]]:
     poses, images = _of_poses(evaluation), _of_images(run, evaluation)
     known = tables.poses_known(run.results)
     absent = {"translation", "entries", "straightened"} - set(evaluation)
+    of_points = "image_labels" in evaluation and "shown_images" not in evaluation
+    absent |= {"views"} if of_points else set()
+    absent |= set() if "shown_boxes" in evaluation else {"crop_boxes"}
     if not known:
         absent |= {"density"} if "rotation_degrees" not in evaluation else set()
         followed = any(key.startswith(ARC_SHARE) for line in run.metrics for key in line)
@@ -169,6 +173,12 @@ def _of_images(run: Run, evaluation: _Arrays) -> list[Plot]:
             lambda: straightened.pairs(evaluation),
         ),
         _views(evaluation),
+        Plot(
+            "crop_boxes",
+            "Where the crops are cut",
+            "Test images, and on each the frames of ten views sampled from its learned density.",
+            lambda: crop_boxes.crop_boxes(evaluation),
+        ),
         Plot(
             "ranges",
             "How far each class may be transformed",
