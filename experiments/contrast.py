@@ -21,8 +21,7 @@ from experiments import cifar10
 from experiments.setup import defaults, recipes
 
 _METHODS = ("none", "fixed", "augerino", "instaaug", "flow")
-# Of the box, in which crops have a fifth of the picture's side or all of it, and colours move by
-# 0.4 intensities, 0.7 log-gains, twice, and 36 degrees: width and height, and colours.
+# Half-ranges of brightness (intensities), contrast and saturation (log-gains) and hue (degrees).
 _COLOURS = (0.4, 0.7, 0.7, 36.0)
 
 

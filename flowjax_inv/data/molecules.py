@@ -19,8 +19,8 @@ def molecules(*, train_size: int, test_size: int, seed: int) -> DataSet:
     """Draw shaken molecules of hydrogen, carbon, nitrogen and oxygen, and what energy they have.
 
     The geometries are G2's (Curtiss et al. 1997); every example takes one of them and moves each
-    atom by N(0, 0.1 angstrom). Energies are those of ASE's effective medium theory, a model made
-    for metals: right for nothing here, but a smooth function of all positions that turns leave
+    atom by N(0, 0.1 angstrom). Energies are those of ASE's effective medium theory, made for
+    metals: not what these molecules have, but a smooth function of all positions that turns leave
     alone. Those of the train split lie as the package has them, planes along the axes; those of the
     test split are other molecules, and each is turned by a turn of its own, any being as likely.
 

@@ -8,10 +8,12 @@ __all__ = ["PairNet"]
 
 
 class PairNet(nn.Module):
-    """Sums over pairs of points: y = W c, c = act(U s + ..), s = sum_ij act(V act(A x_i + B x_j)).
+    """A mean over pairs of points, then two layers and a linear one; act is swish.
+
+        s = mean_ij act(V act(A x_i + B x_j)),   y = W act(U act(T (s, sqrt(pairs) / 8)))
 
     Invariant to the order of the points, to nothing else: turned or shifted, a cloud is another
-    input. Pairs that are not there, see `transforms.Points`, count nothing.
+    input. Pairs of points that are not there, see `transforms.Points`, have no part in it.
 
     Attributes:
         features: length of the output.
