@@ -41,6 +41,8 @@ def get_config(variant: str = "") -> defaults.Config:
     config.objective.loss, config.objective.vectors = "absolute_error", value == "dipole"
     config.objective.copies = 2
     config.controller.name, config.controller.value = "constant", 0.02
+    if value == "ase" and method not in ("none", "fixed"):
+        config.controller.value = 0.005  # by 0.02 every range grows to its end
     config.train.epochs, config.objective.burn_in_epochs, config.train.batch_size = 200, 20, 100
     config.train.log_every, config.train.checkpoint_every = 50, 1_000
     config.evaluation.every_epochs, config.evaluation.rules = 20, ("plain",)
