@@ -52,7 +52,7 @@ def test_every_part_trains_end_to_end(name: str, tmp_path: Path) -> None:
 
 
 DRAWN = [
-    "three_modes", "rotation_discovery", "no_invariance", "lamps", "scenes", "molecules",
+    "three_modes", "rotation_discovery", "lamps", "scenes", "molecules",
 ]  # fmt: skip
 
 
@@ -65,6 +65,8 @@ def test_every_experiment_on_drawn_images_runs(
     monkeypatch.setattr("experiments.measuring.maps.VIEWS", (1, 32))  # a program for every number
     module = importlib.import_module(f"experiments.{name}")
     config = module.get_config("smoke")
+    if name == "scenes":  # a level less to compile
+        config.classifier.levels = 2
     if name == "lamps":  # more of them than by default
         config.transform.colours = "all"
     results = train_and_evaluate(config, tmp_path / name)
@@ -95,8 +97,6 @@ def test_every_experiment_on_drawn_images_runs(
     if name == "rotation_discovery":
         assert 0 <= results["rotation_distance"] <= results["rotation_distance_90"]
         assert (tmp_path / name / "figures" / "entries.png").is_file()
-    if name == "no_invariance":
-        assert results["true_half_range_degrees"] == 15.0
     if name == "three_modes":
         assert 0 <= results["mode_share_error"] <= 1
 
@@ -193,6 +193,11 @@ def test_large_networks_are_put_together(
         ("cifar10_lt", "cifar10", set()),
         ("cifar10", "mnist", {"classifier.name"}),  # the network is that of frozen
         ("few_labels", "mnist", {"objective.include_original", "evaluation.rules"}),
+        (
+            "no_invariance",
+            "mario_iggy",
+            {"distribution.start_half_range", "evaluation.poses", "objective.burn_in_epochs"},
+        ),
     ],
 )
 def test_some_are_others_on_other_images(name: str, other: str, but: set[str]) -> None:

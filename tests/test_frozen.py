@@ -24,6 +24,7 @@ from flowjax_inv.data.sets import DataSet, Split
 from flowjax_inv.distributions.box import Augerino, Identity, InstaAug
 from flowjax_inv.distributions.crop_densities import CropCategorical
 from flowjax_inv.distributions.crop_grid import CropGrid
+from flowjax_inv.distributions.crops import InstaAugLRP
 from flowjax_inv.distributions.gaussian import ConditionalGaussian
 from flowjax_inv.distributions.noise import SpreadKey
 from flowjax_inv.networks import MLP, Outside
@@ -119,6 +120,25 @@ def test_the_score_function_has_the_gradient_of_the_samples() -> None:
         )
         assert a @ b > 0.99 * np.linalg.norm(a) * np.linalg.norm(b)
         assert np.linalg.norm(b) == pytest.approx(np.linalg.norm(a), rel=0.1)
+
+
+def test_a_choice_of_crops_learns_by_the_score_alone_where_that_is_asked() -> None:
+    """Not by the soft draw besides: of two ways to draw, one gradient."""
+    found = []
+    for way in ("score", "gumbel_softmax"):
+        density = InstaAugLRP(dim=4, levels=(2, -1), gradient=way)  # pyright: ignore[reportArgumentType]
+        objective = Objective(freeze_classifier=True, gradient="score", copies=4)
+        parts = (
+            Outside(2, f"{__name__}:traced_logits"), density, TRANSFORM, optax.sgd(1.0),
+            Constant(0.1), objective,
+        )  # fmt: skip
+        images = jax.random.uniform(jax.random.key(3), (4, 32, 32, 3))
+        state = training.init_state(*parts[:2], *parts[3:5], images, key=jax.random.key(1))
+        step = training.make_step(*parts, placement=ONE)
+        found.append(step(ONE.replicate(state), images, LABELS[:4] % 2, jnp.arange(4)))
+    one, other = (jax.tree.leaves(state.params["distribution"]) for state in found)
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_what_the_score_function_cannot_serve_is_refused() -> None:

@@ -312,9 +312,8 @@ class StepLoss:
         copies = self.objective.copies
         with jax.named_scope("density"):
             each = copy_keys(keys, copies)
-            if self.objective.gradient == "score" and not self.distribution.discrete:
-                theta = density.sample(seed=each, sample_shape=(copies,))
-                theta = jax.lax.stop_gradient(theta)
+            if self.objective.gradient == "score":
+                theta = jax.lax.stop_gradient(density.sample(seed=each, sample_shape=(copies,)))
                 return theta, density.log_prob(theta)
             if self.distribution.pathwise_entropy:
                 theta = density.sample(seed=each, sample_shape=(copies,))
