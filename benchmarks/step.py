@@ -32,7 +32,7 @@ from benchmarks.torch_step import TorchStep
 from experiments import cifar10, mario_iggy, mnist
 from experiments.setup.assembly import Assembly, assemble
 from flowjax_inv.distributions.noise import draw_noise, split_key
-from flowjax_inv.training.objectives import view_cross_entropy
+from flowjax_inv.training.costs import view_cross_entropy
 
 TRAIN_IMAGES = 1024
 COMPILED = DEVICE.type == "cuda"  # whether theirs is compiled as well

@@ -9,7 +9,7 @@ import numpy as np
 from laws_distributions import Case, Pixels
 
 from flowjax_inv.distributions.crops import FlowLRP, InstaAugLRP
-from flowjax_inv.training.objectives import score_function_term
+from flowjax_inv.training.costs import score_function_term
 from flowjax_inv.transforms import Crop
 
 PICTURE = jnp.zeros((1, 64, 64, 3))

@@ -15,7 +15,8 @@ from flowjax_inv import training
 from flowjax_inv.distributions.crops import InstaAugLRP
 from flowjax_inv.networks import MLP, Projected
 from flowjax_inv.training.controllers import Constant
-from flowjax_inv.training.objectives import Objective, pair_contrast, pairs_found
+from flowjax_inv.training.costs import pair_contrast, pairs_found
+from flowjax_inv.training.objectives import Objective
 from flowjax_inv.transforms import Crop
 
 CONTRAST = Objective(loss="contrast", copies=2, include_original=False)

@@ -16,7 +16,8 @@ from flowjax_inv.distributions.crops import InstaAugLRP
 from flowjax_inv.inference import average_maps, predict_map
 from flowjax_inv.networks import UNet
 from flowjax_inv.training.controllers import Constant
-from flowjax_inv.training.objectives import Objective, map_cross_entropy
+from flowjax_inv.training.costs import map_cross_entropy
+from flowjax_inv.training.objectives import Objective
 from flowjax_inv.transforms import Affine, Chain, Colour
 
 TURNS = jnp.array([0.0, 0.5, -1.0, -0.5])[:, None, None]  # the four quarter turns

@@ -8,12 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from flowjax_inv.training.objectives import (
-    Objective,
-    score_function_term,
-    view_cross_entropy,
-    view_squared_error,
-)
+from flowjax_inv.training.costs import score_function_term, view_cross_entropy, view_squared_error
+from flowjax_inv.training.objectives import Objective
 
 LOGITS = jax.random.normal(jax.random.key(0), (4, 5, 3)) * 2
 LABELS = jnp.array([0, 1, 2, 1, 0])

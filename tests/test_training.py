@@ -17,7 +17,8 @@ from flowjax_inv.distributions.box import Identity
 from flowjax_inv.distributions.flow import Flow
 from flowjax_inv.networks import MLP, SimpleConv
 from flowjax_inv.training.controllers import Constant, EntropyBand
-from flowjax_inv.training.objectives import Objective, view_cross_entropy
+from flowjax_inv.training.costs import view_cross_entropy
+from flowjax_inv.training.objectives import Objective
 from flowjax_inv.transforms import Affine
 
 

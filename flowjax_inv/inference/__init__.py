@@ -23,7 +23,7 @@ from flowjax_inv.inference.shifting import (
     mean_offset,
     mean_shift,
 )
-from flowjax_inv.inference.values import predict_values, view_values
+from flowjax_inv.inference.values import view_values
 from flowjax_inv.inference.wrapping import (
     Answer,
     Wrapped,
@@ -59,7 +59,6 @@ __all__ = [
     "predict",
     "predict_adaptive",
     "predict_map",
-    "predict_values",
     "sampled_extremes",
     "view_logits",
     "view_maps",

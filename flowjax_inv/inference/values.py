@@ -1,4 +1,4 @@
-"""Values averaged over views; vectors of space are turned back first."""
+"""Values of views, vectors of space turned back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import jax
-import jax.numpy as jnp
 
 from flowjax_inv.transforms import Transform
 
 if TYPE_CHECKING:  # slow to import, and only named
     import distrax
 
-__all__ = ["predict_values", "view_values"]
+__all__ = ["view_values"]
 
 
 def view_values(
@@ -39,11 +38,12 @@ def view_values(
             are of: `transform.undo_vectors` brings each back.
 
     Returns:
-        (K, N, m).
+        (K, N, m); their mean over k is the averaged prediction.
 
     Raises:
         ValueError: if num_samples < 1, the values are not one row for each, or vectors are asked
             for that the transform does not turn.
+    Source: Augerino eq. 6 (equivariant outputs).
     """
     if num_samples < 1:
         raise ValueError(f"num_samples is {num_samples}; want at least 1 view each.")
@@ -62,28 +62,3 @@ def view_values(
         )
     values = values.reshape(num_samples, len(images), -1)
     return transform.undo_vectors(values, theta) if vectors else values
-
-
-def predict_values(
-    predict: Callable[[jax.Array], jax.Array],
-    propose: Callable[[jax.Array], distrax.Distribution],
-    transform: Transform,
-    images: jax.Array,
-    *,
-    key: jax.Array,
-    num_samples: int,
-    vectors: bool = False,
-) -> jax.Array:
-    """Average values over sampled views: (N, m), the mean over k of `view_values`.
-
-    Args:
-        predict, propose, transform, images, key, num_samples, vectors: as in `view_values`.
-
-    Raises:
-        ValueError: as `view_values`.
-    Source: Augerino eq. 6 (equivariant outputs).
-    """
-    views = view_values(
-        predict, propose, transform, images, key=key, num_samples=num_samples, vectors=vectors
-    )
-    return jnp.mean(views, axis=0)

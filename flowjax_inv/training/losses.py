@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from flowjax_inv.distributions.base import ConditionalDistribution, log_prob_along_samples
 from flowjax_inv.training import chunks, laplace
-from flowjax_inv.training.objectives import Objective, pairs_found, score_function_term
+from flowjax_inv.training.costs import pairs_found, score_function_term
+from flowjax_inv.training.objectives import Objective
 from flowjax_inv.training.placement import Placement
 from flowjax_inv.training.state import Controller, Params, Stream, TrainState
 from flowjax_inv.transforms import Transform, wrap
