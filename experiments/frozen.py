@@ -10,10 +10,11 @@ stands for ImageNet's classifiers under InstaAug (Table 2), where crops at rando
 learned ones win some.
 
 Variants: SET_METHOD. Sets: cifar10, tiny_imagenet (20 classes). Methods: none, the image as it is;
-five and ten, the fixed crops that everybody takes; random, crops of any place and size in a box;
-instaaug, gaussian, flow, that learn place, size and colour; score, the flow by the score function,
-which asks the classifier for no gradient. None or `:cpu` is `:cifar10_flow`; `:smoke`, to see that
-it runs.
+five and ten, the fixed crops that everybody takes; random, crops of any place and of sizes from 0.9
+of the side; instaaug, gaussian and flow, that learn place and size in the same box by the loss of
+the average over views; colour, the flow over colours as well; score, the flow by the score function
+of the loss of each, which asks the classifier for no gradient. None or `:cpu` is `:cifar10_flow`;
+`:smoke`, to see that it runs.
 """
 
 from experiments import cifar10
@@ -21,7 +22,12 @@ from experiments.setup import defaults, recipes
 
 _SETS = ("cifar10", "tiny_imagenet")
 _FIXED = {"five": (0.9375,), "ten": (0.9375, 0.875)}
-_METHODS = ("none", *_FIXED, "random", "instaaug", "gaussian", "flow", "score")
+_LEARNED = ("instaaug", "gaussian", "flow", "colour", "score")
+_METHODS = ("none", *_FIXED, "random", *_LEARNED)
+_OTHERS = {
+    "none": "identity", "five": "crop_grid", "ten": "crop_grid", "random": "fixed",
+    "colour": "flow", "score": "flow",
+}  # fmt: skip
 
 
 def get_config(variant: str = "") -> defaults.Config:
@@ -35,23 +41,25 @@ def get_config(variant: str = "") -> defaults.Config:
     config.data.train_size = 12_500 if data == "cifar10" else 0
     if data == "tiny_imagenet":
         config.data.classes = "0-19"
-    config.transform.colours, config.transform.colour_half_range = "gains", (0.3,) * 3
+    config.transform.name, config.transform.min_size = "crop", 0.9
     density = config.distribution
-    density.name = {"none": "identity", "score": "flow"}.get(method, method)
+    density.name = _OTHERS.get(method, method)
     density.start_half_range, density.start_scale, density.loc_std = (0.05,), 0.05, 0.05
-    if method in _FIXED or method == "random":
-        config.transform.name, config.transform.colours = "crop", ""
-        density.name = "fixed" if method == "random" else "crop_grid"
-        if method == "random":
-            config.transform.min_size = 0.9
-        else:
-            density.sizes = _FIXED[method]
     config.objective.freeze_classifier, config.objective.frozen_share = True, 0.2
-    config.objective.average = "losses"
-    config.objective.copies = 1
-    if method == "score":
-        config.objective.gradient, config.objective.copies = "score", 4
+    config.objective.average, config.objective.copies = "losses", 1
     config.controller.name, config.controller.value = "constant", 0.01
+    if method in _FIXED:
+        config.transform.min_size = 0.2
+        density.sizes = _FIXED[method]
+    elif method in _LEARNED:
+        density.start_half_range, density.start_scale, density.loc_std = (0.5,), 0.2, 0.1
+        config.objective.average, config.objective.copies = "probs", 4  # as at the test
+        config.controller.value = 0.1
+    config.transform.colour_half_range = (0.3,) * 3
+    if method == "colour":
+        config.transform.colours = "gains"
+    if method == "score":
+        config.objective.gradient, config.objective.average = "score", "losses"
     config.train.batch_size, config.train.log_every = 128, 100
     config.train.epochs, config.objective.burn_in_epochs, config.train.least_steps = 16, 14, 1_700
     config.train.checkpoint_every = 500
