@@ -119,3 +119,17 @@ def test_scenes_table_has_a_row_for_every_method(tmp_path: Path) -> None:
     assert flow == "| flow | 1 | 170 | 60.0 | 50.0 | 90.0 | 80.0 | 0.020 | 0.100 | 1.0 |"
     assert none == "| none | 1 | – | – | 50.0 | – | 80.0 | – | 0.100 | 1.0 |"
     assert "scenes" not in images_table(tmp_path)
+
+
+def test_frozen_table_has_what_views_win_seed_by_seed(tmp_path: Path) -> None:
+    for seed, plain in enumerate((0.60, 0.64)):  # as they are, seeds differ by more than by views
+        write_results(
+            tmp_path, "frozen_cifar10_flow", seed, method="flow", entropy=1.0, seconds=60,
+            test_accuracy=plain, test_accuracy_averaged=plain - 0.01,
+            test_accuracy_views_5=plain + 0.02, test_accuracy_views_10=plain + 0.03,
+        )  # fmt: skip
+    *_, row = METHOD_TABLES["frozen"](tmp_path).split("\n")
+    assert row == (
+        "| cifar10 flow | 2 | 62.0 ± 2.8 | 2.0 ± 0.0 | 3.0 ± 0.0 | – | −1.0 ± 0.0 | 1.0 ± 0.0 | "
+        "1.0 ± 0.0 |"
+    )
