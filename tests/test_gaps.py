@@ -105,6 +105,38 @@ def test_only_the_controller_changes_and_the_samples_hang_on_key_and_step() -> N
         assert not changed(state, first, name)
 
 
+class Surer(nn.Module):
+    """`LooksUpright`, its logits times a factor."""
+
+    factor: float
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
+        return self.factor * LooksUpright()(images, train=train)
+
+
+@pytest.mark.parametrize(("factor", "as_if"), [(2.0, 1.0), (0.5, 0.5)])
+def test_a_classifier_that_is_too_sure_is_compared_as_it_should_be(
+    factor: float, as_if: float
+) -> None:
+    """Of 56 labels one is wrong: log 55 = 4.007 nats fit, `LooksUpright` has 4."""
+    images = jnp.broadcast_to(255.0 * blobs(jnp.zeros(1)), (56, 21, 21, 1)).astype(jnp.uint8)
+    labels, indices = jnp.zeros(56, jnp.int32).at[0].set(1), jnp.arange(56)
+
+    def gap(factor: float, calibrated: bool = False) -> float:
+        parts = (Surer(factor), circular(), Gap(0.1), Objective())
+        state, _ = build(*parts, images)
+        classifier, density, controller, objective = parts
+        step = training.make_alpha_step(
+            classifier, density, ROTATION, controller, objective,
+            calibrated=calibrated, placement=ONE,
+        )  # fmt: skip
+        return float(step(state, images, labels, indices).controller.gap)
+
+    assert gap(factor, calibrated=True) == pytest.approx(gap(as_if), rel=1e-4)
+    assert (gap(factor) == pytest.approx(gap(as_if), rel=1e-4)) is (factor == as_if)
+
+
 @pytest.mark.slow
 def test_a_run_holds_images_out_and_logs_the_gap(tmp_path: Path) -> None:
     config = smoke(

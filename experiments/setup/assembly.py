@@ -144,6 +144,7 @@ class Assembly:
             self.transform,
             self.controller,
             self.objective,
+            calibrated=self.config.controller.calibrated,
             normalization=self.normalization,
             placement=self.place,
         )

@@ -304,6 +304,9 @@ FIELDS: dict[str, Any] = {
             "of gap: how many nats worse a view may be classified than its image, both held out",
             above=0,
         ),
+        "calibrated": Field(
+            value=False, about="of gap: compare at the temperature that fits the images held out"
+        ),
         "rate": Field(0.05, "of gap: most that log alpha moves per measurement", above=0),
         "every_steps": Field(10, "of gap: steps between measurements", low=1),
         "held_out": Field(

@@ -25,24 +25,31 @@ def make_alpha_step(
     controller: Controller,
     objective: Objective,
     *,
+    calibrated: bool = False,
     normalization: Normalization = Normalization(),  # noqa: B008  # frozen
     placement: Placement | None = None,
 ) -> Callable[..., TrainState]:
     """Return the compiled step of alpha: (state, all images, all labels, indices) -> state.
 
     gap = mean over the images of L(A_T I) - L(I), one T ~ g(.; I) each, both networks in evaluation
-    mode. Nothing but the controller's state changes. The samples hang on the run's key, the step
-    and an image's place in the batch. The state is donated.
+    mode; of logits / t, with t = 1 or, where it is `calibrated`, the t in [1, 8] at which the mean
+    of L(I) is least: a classifier may be so sure of what it gets wrong that every view is cheaper
+    than its image, and no alpha too large. Nothing but the controller's state changes. The
+    samples hang on the run's key, the step and an image's place in the batch. The state is donated.
 
     Args:
         classifier, distribution: Linen modules.
         transform: theta -> views.
         controller: that watches the gap.
         objective: whose loss L is.
+        calibrated: compare at that t.
         normalization: of stored pixels, before the warp.
         placement: devices; None takes all of them under jit.
+
+    Source: t as in Guo et al., On calibration of modern neural networks, 2017.
     """
     place = placement or Placement()
+    temperatures = jnp.geomspace(1.0, 8.0, 31) if calibrated else jnp.ones(1)
 
     def body(
         state: TrainState, images: jax.Array, labels: jax.Array, indices: jax.typing.ArrayLike
@@ -59,11 +66,15 @@ def make_alpha_step(
         logits: Any = classifier.apply(
             both["classifier"], seen.reshape(-1, *images.shape[1:]), train=False
         )
-        original, view = (
-            jnp.mean(objective.cost(each[None], labels, "losses"))
-            for each in logits.reshape(2, images.shape[0], -1)
-        )
-        gap = place.mean(view - original)
+
+        def costs(logits: jax.Array) -> jax.Array:  # at every temperature
+            return jax.vmap(
+                lambda t: jnp.mean(objective.cost((logits / t)[None], labels, "losses"))
+            )(temperatures)
+
+        pair = jax.vmap(costs)(logits.reshape(2, images.shape[0], -1))
+        original, view = place.mean(pair)
+        gap = (view - original)[jnp.argmin(original)]
         return state.replace(controller=controller.update(state.controller, gap))
 
     return place.compile(body)
