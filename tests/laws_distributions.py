@@ -21,7 +21,7 @@ from flowjax_inv.distributions.base import ConditionalDistribution, log_prob_alo
 IMAGES = jax.random.uniform(jax.random.key(5), (3, 4, 3, 1))
 COUNT = 8_000  # samples
 # Midpoint grids of the box by dimension, as fine as a test may pay for.
-POINTS = {1: 4_000, 2: 400, 3: 80}
+POINTS = {1: 4_000, 2: 300, 3: 80}
 
 
 class Pixels(nn.Module):

@@ -17,8 +17,9 @@ RESUME = (
     "--config.classifier.batch_norm=true", "--config.embedding.batch_norm=true",
     "--config.distribution.base=mixture", "--config.distribution.layers=1",
     "--config.controller.name=gap",
-    "--config.controller.every_steps=3", "--config.data.train_size=288",
-    "--config.train.epochs=6", "--config.train.log_every=1", "--config.train.checkpoint_every=20",
+    "--config.controller.every_steps=3", "--config.data.train_size=72",
+    "--config.train.batch_size=8", "--config.train.epochs=6",
+    "--config.train.log_every=1", "--config.train.checkpoint_every=20",
     "--config.evaluation.poses=2", "--config.num_devices=1",
 )  # fmt: skip
 
