@@ -7,6 +7,7 @@ import pytest
 from finished_run import GOOD, IMAGES
 
 from experiments.report import formats, tables
+from experiments.report.alarms import alarms
 from flowjax_inv.transforms import Affine, Crop, Decoupled
 
 ALARM_WORDS = ("Not finite", "Collapse", "Saturation", "Runaway")
@@ -18,8 +19,8 @@ def make_metrics(count: int = 50) -> list[dict[str, Any]]:
 
 
 def test_no_alarm_for_a_good_run() -> None:
-    assert tables.alarms(GOOD, make_metrics()) == []
-    assert tables.alarms({}, []) == []
+    assert alarms(GOOD, make_metrics()) == []
+    assert alarms({}, []) == []
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_no_alarm_for_a_good_run() -> None:
     ],
 )
 def test_alarms_fire_alone(change: dict[str, Any], word: str) -> None:
-    (alarm,) = tables.alarms(GOOD | change, make_metrics())
+    (alarm,) = alarms(GOOD | change, make_metrics())
     assert alarm.startswith(word)
     assert alarm.startswith(ALARM_WORDS)
 
@@ -43,15 +44,15 @@ def test_alarms_fire_alone(change: dict[str, Any], word: str) -> None:
 def test_alarm_names_the_first_step_that_is_not_finite(value: float | None) -> None:
     metrics = make_metrics()
     metrics[30]["loss"] = metrics[40]["loss"] = value
-    (alarm,) = tables.alarms(GOOD, metrics)
+    (alarm,) = alarms(GOOD, metrics)
     assert alarm.startswith("Not finite: loss from step 300 on")
 
 
 def test_alarms_look_at_the_last_step_when_results_are_silent() -> None:
     metrics = make_metrics()
     metrics[-1] |= {"saturated_share": 0.4, "entropy": -3.0}
-    alarms = tables.alarms({"entropy_floor": -1.0}, metrics)
-    assert [alarm.split(":")[0] for alarm in alarms] == ["Collapse", "Saturation"]
+    found = alarms({"entropy_floor": -1.0}, metrics)
+    assert [alarm.split(":")[0] for alarm in found] == ["Collapse", "Saturation"]
 
 
 @pytest.mark.parametrize(("limit", "alarmed"), [(0.1, False), (0.07, True), (None, True)])
@@ -60,7 +61,7 @@ def test_saturation_counts_from_the_runs_own_limit(limit: float | None, *, alarm
     shown = "5.0 %" if limit is None else formats.as_percent(limit)
     row = next(row for row in tables.headline(results) if "edge" in row.name)
     assert (row.target, row.passed) == (f"at most {shown}", not alarmed)
-    assert [f"(alarm above {shown})" in alarm for alarm in tables.alarms(results, [])] == (
+    assert [f"(alarm above {shown})" in alarm for alarm in alarms(results, [])] == (
         [True] * alarmed
     )
 
@@ -68,7 +69,7 @@ def test_saturation_counts_from_the_runs_own_limit(limit: float | None, *, alarm
 def test_identity_has_no_entropy_and_no_alarm() -> None:
     metrics = [line | {"entropy": -math.inf} for line in make_metrics()]
     results = {"method": "identity", "entropy": -math.inf, "entropy_floor": -1.0}
-    assert tables.alarms(results, metrics) == []
+    assert alarms(results, metrics) == []
 
 
 def test_headline_marks_aims_only_where_the_truth_is_known() -> None:
@@ -125,9 +126,9 @@ def test_where_classes_leave_gaps_only_the_other_class_counts() -> None:
     """At ±45° nobody says what lies between 45° and 135°: reaching there is no fault."""
     wide = GOOD | {"outside_share": 0.42, "other_class_share": 0.004, "covered_share": 1.0}
     gaps = {"gaps_between_classes": True}
-    assert ALARM_WORDS[3] in tables.alarms(wide, [])[0]
-    assert tables.alarms(wide | gaps, []) == []
-    assert ALARM_WORDS[3] in tables.alarms(wide | gaps | {"other_class_share": 0.2}, [])[0]
+    assert ALARM_WORDS[3] in alarms(wide, [])[0]
+    assert alarms(wide | gaps, []) == []
+    assert ALARM_WORDS[3] in alarms(wide | gaps | {"other_class_share": 0.2}, [])[0]
     names = [row.name for row in tables.headline(wide | gaps)]
     assert "Samples that turn into the other class" in names
     assert "Share of the class's arc that is reached" in names

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from finished_run import GOOD, make_evaluation, write_run
 
-from experiments.report import discovery, figures, image_tables, label_curves, page, tables
+from experiments.report import (
+    discovery,
+    figures,
+    image_tables,
+    label_curves,
+    page,
+    tables,
+    verdicts,
+)
 from experiments.report.compare import compare
 from experiments.report.compare_page import write_comparison
 from experiments.report.compare_table import heads
@@ -110,8 +118,8 @@ def test_runs_of_discovery_side_by_side(tmp_path: Path) -> None:
      ([True, False, True], "found in 2 of 3")],
 )  # fmt: skip
 def test_verdicts_in_words(said: list[bool], words: str) -> None:
-    assert tables.verdict([{"invariance_found": found} for found in said]) == words
-    assert tables.verdict([{}]) == "–"
+    assert verdicts.verdict([{"invariance_found": found} for found in said]) == words
+    assert verdicts.verdict([{}]) == "–"
 
 
 def test_a_regression_shows_errors_and_no_accuracies(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from smoke_runs import smoke
 
-from experiments.report import tables
+from experiments.report import verdicts
+from experiments.report.alarms import alarms
 from experiments.run import train_and_evaluate
 from experiments.running import ruins
 from experiments.running.command_line import cut_short
@@ -85,11 +86,11 @@ def test_one_wide_coordinate_is_no_collapse() -> None:
 
 
 def test_the_report_and_the_tables_say_so() -> None:
-    (alarm,) = tables.alarms({"ruin": "blown open", "ruin_since_epoch": 2.0}, [])
+    (alarm,) = alarms({"ruin": "blown open", "ruin_since_epoch": 2.0}, [])
     assert alarm.startswith("Blown open: since epoch 2 nearly every transform counts as alike")
-    assert tables.ruined([{"ruin": "collapsed"}, {}]) == "collapsed in 1 of 2"
-    assert tables.ruined([{"ruin": "collapsed"}] * 2) == "collapsed"
-    assert tables.ruined([{}]) == ""
+    assert verdicts.ruined([{"ruin": "collapsed"}, {}]) == "collapsed in 1 of 2"
+    assert verdicts.ruined([{"ruin": "collapsed"}] * 2) == "collapsed"
+    assert verdicts.ruined([{}]) == ""
 
 
 @pytest.mark.slow

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.report.alarms import alarms
 from experiments.report.formats import setting
 from experiments.report.papers import paper_figure
 from experiments.report.reading import as_stored, flat, read_metrics, read_object
-from experiments.report.tables import alarms, has_density, method_name, poses_known
+from experiments.report.verdicts import has_density, method_name, poses_known
 
 __all__ = ["Comparison", "Experiment", "Member", "Row", "compare", "group"]
 

@@ -19,7 +19,7 @@ from experiments.report.figures import (
     logged,
     scored,
 )
-from experiments.report.tables import has_density
+from experiments.report.verdicts import has_density
 
 __all__ = ["arc_shares_of_methods", "curves_of_methods", "half_ranges_of_methods"]
 

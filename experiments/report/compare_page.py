@@ -13,7 +13,7 @@ from experiments.report.compare_table import cells, figures_behind, heads, legen
 from experiments.report.formats import ARC_SHARE, MISSING, averaged_by, number
 from experiments.report.reading import read_evaluation
 from experiments.report.rendering import Section, as_png, inlined, render, write
-from experiments.report.tables import has_density, method_name
+from experiments.report.verdicts import has_density, method_name
 
 __all__ = ["write_comparison"]
 

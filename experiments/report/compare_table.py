@@ -16,7 +16,7 @@ from experiments.report.formats import (
     number,
     spread,
 )
-from experiments.report.tables import has_density, verdict
+from experiments.report.verdicts import has_density, verdict
 
 __all__ = ["COLUMNS", "cells", "figures_behind", "heads", "legend", "markdown", "matrix"]
 

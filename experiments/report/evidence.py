@@ -7,7 +7,7 @@ from typing import Any
 from experiments.report.formats import MISSING, markdown_line, spread
 from experiments.report.kept import Kept, kept_where
 from experiments.report.moved import of_moved
-from experiments.report.tables import method_name
+from experiments.report.verdicts import method_name
 
 __all__ = ["evidence_table", "of_evidence"]
 

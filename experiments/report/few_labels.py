@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.report.formats import MISSING, markdown_line, number, spread
 from experiments.report.kept import Kept, read_kept
-from experiments.report.tables import has_density
+from experiments.report.verdicts import has_density
 
 __all__ = ["accuracies", "few_labels_table", "of_few_labels"]
 

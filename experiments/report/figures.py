@@ -36,7 +36,7 @@ from experiments.report.evaluation import (
 from experiments.report.formats import ARC_SHARE
 from experiments.report.polar import polar_densities
 from experiments.report.sheets import view_sheet
-from experiments.report.tables import has_density
+from experiments.report.verdicts import has_density
 
 __all__ = [
     "MissingArrayError",

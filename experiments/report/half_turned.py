@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.report.formats import ARC_SHARE, MISSING, markdown_line, spread
 from experiments.report.kept import Kept, kept_where
-from experiments.report.tables import has_density, method_name
+from experiments.report.verdicts import has_density, method_name
 from flowjax_inv.data.subsets import labels_of
 
 __all__ = ["half_turned_table", "ranges", "turned_classes"]

@@ -24,7 +24,7 @@ from experiments.report.method_tables import has_method_table
 from experiments.report.moved import of_moved
 from experiments.report.papers import paper_figure
 from experiments.report.reading import flat
-from experiments.report.tables import has_density, method_name, ruined
+from experiments.report.verdicts import has_density, method_name, ruined
 
 __all__ = [
     "aligned_table",

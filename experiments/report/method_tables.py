@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from experiments.report.formats import MISSING, markdown_line, number, spread
 from experiments.report.kept import Kept, kept_where
-from experiments.report.tables import has_density
+from experiments.report.verdicts import has_density
 
 __all__ = ["METHOD_TABLES", "MethodTable", "has_method_table"]
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.report import tables
+from experiments.report import tables, verdicts
+from experiments.report.alarms import alarms
 from experiments.report.papers import paper_figure
 from experiments.report.reading import Run, as_stored, flat, read_run
 from experiments.report.rendering import Section, as_png, inlined, render, write
@@ -41,9 +42,9 @@ def write_report(workdir: Path | str, *, defaults: Mapping[str, Any] | None = No
         name=run.name,
         sentence=_sentence(run),
         note=str(run.results.get("data_note") or ""),
-        poses_known=tables.poses_known(run.results),
-        has_density=tables.has_density(run.results),
-        alarms=tables.alarms(run.results, run.metrics),
+        poses_known=verdicts.poses_known(run.results),
+        has_density=verdicts.has_density(run.results),
+        alarms=alarms(run.results, run.metrics),
         rows=tables.headline({**run.results, "paper": paper_figure(run.results, config)}),
         facts=_facts(run),
         sections=list(_sections(run, folder / "figures")),
@@ -91,7 +92,7 @@ def _sentence(run: Run) -> str:
     data = run.config.get("data")
     data = data.get("name") if isinstance(data, Mapping) else data or run.config.get("dataset")
     where = f" on {data}" if isinstance(data, str) and data else ""
-    if not tables.has_density(run.results):
+    if not verdicts.has_density(run.results):
         return f"A classifier was trained{where} without any invariance (method “{method}”)."
     if run.results.get("pose_likelihood"):
         return (

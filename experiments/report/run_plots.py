@@ -14,7 +14,7 @@ from experiments.report import (
     range_curve,
     step_time,
     straightened,
-    tables,
+    verdicts,
     view_counts,
 )
 from experiments.report.formats import ARC_SHARE
@@ -54,7 +54,7 @@ def plots_of(run: Run) -> tuple[list[Plot], set[str]]:
     """Return the figures of a run in their order, and the names of those that it does not have."""
     evaluation: _Arrays = run.evaluation or {}
     poses, images = _of_poses(evaluation), _of_images(run, evaluation)
-    known = tables.poses_known(run.results)
+    known = verdicts.poses_known(run.results)
     absent = {"translation", "entries", "straightened"} - set(evaluation)
     of_points = "image_labels" in evaluation and "shown_images" not in evaluation
     absent |= {"views"} if of_points else set()
@@ -68,9 +68,9 @@ def plots_of(run: Run) -> tuple[list[Plot], set[str]]:
         absent |= set() if view_counts.accuracies_by_views(run.results) else {"view_counts"}
         absent |= set() if label_maps.errors_by_views(run.results) else {"equivariance"}
     chosen = [plot for plot in (poses if known else images) if plot.name not in absent]
-    if "map_labels" in evaluation and not tables.has_density(run.results):
+    if "map_labels" in evaluation and not verdicts.has_density(run.results):
         chosen = [plot for plot in chosen if plot.name == "label_maps"]
-    if not tables.has_density(run.results) and run.evaluation is None:
+    if not verdicts.has_density(run.results) and run.evaluation is None:
         chosen = []
     others = {plot.name for plot in poses + images} - {plot.name for plot in chosen}
     return [*chosen, *_of_training(run)], others
@@ -210,7 +210,7 @@ def _views(evaluation: _Arrays) -> Plot:
 def _of_training(run: Run) -> list[Plot]:
     """Figures of how the run went."""
     caption = "Faint lines are the values as logged, strong ones their running mean."
-    if tables.has_density(run.results):
+    if verdicts.has_density(run.results):
         caption = (
             "The entropy should settle between its two dashed lines while the accuracies stay "
             f"high. {caption}"

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from experiments.report.formats import MISSING, markdown_line, spread
 from experiments.report.kept import Kept, read_kept
-from experiments.report.tables import verdict
+from experiments.report.verdicts import verdict
 
 __all__ = ["discovery_table", "modes_table", "results_table", "rotation_distances"]
 

@@ -1,10 +1,9 @@
-"""Numbers in words: the headline of a run and its alarms.
+"""Numbers in words: the headline of a run.
 
 Nothing here draws or imports more than the standard library; the figures are in `figures.py`.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,44 +16,21 @@ from experiments.report.formats import (
     fixed,
     number,
 )
+from experiments.report.verdicts import (
+    has_density,
+    leaves_gaps,
+    poses_known,
+    saturated_limit,
+    verdict,
+)
 
-__all__ = [
-    "UNITS",
-    "Row",
-    "alarms",
-    "has_density",
-    "headline",
-    "method_name",
-    "poses_known",
-    "ruined",
-    "summary",
-    "verdict",
-]
+__all__ = ["UNITS", "Row", "headline", "summary"]
 
 # Aims for the synthetic sprites, where the truth is known; other data sets have no such aims.
 MAX_OUTSIDE_SHARE = 0.03
 MAX_KOLMOGOROV_DISTANCE = 0.10
 MAX_STRAIGHTENED_DEGREES = 2.0
 MIN_ACCURACY = 0.99
-# Alarms, for every run.
-RUNAWAY_OUTSIDE_SHARE = 0.10
-SATURATED_SHARE = 0.05  # of runs that do not say their own limit
-
-# Keys of a logged step that every method writes as a number: null there means not finite.
-_ALWAYS_LOGGED = ("loss", "cross_entropy", "train_accuracy")
-
-# What a training can be ruined into (`experiments.running.ruins`), and what to do.
-RUINS = {
-    "blown open": "nearly every transform counts as alike, and views are classified half as "
-    "well as originals; lower alpha, or let the classifier learn longer before (burn-in).",
-    "collapsed": "no image may be moved by a pixel at its rim. Right where nothing may be moved; "
-    "else raise alpha.",
-    "trivial": "two views of an image are told from all others every time, so that nothing more is "
-    "learned by it; let views differ more: raise alpha, or the band of the entropy.",
-    "guessing": "right no oftener than by chance, so that no view costs anything; lower its "
-    "learning rate, or set config.optimizer.classifier.clip_norm.",
-}
-
 # Units of the coordinates, as `transforms/` has them; a test compares. Importing that module
 # would bring JAX, and results.json holds names only.
 UNITS = {
@@ -85,21 +61,6 @@ class Row:
     value: str
     target: str = ""
     passed: bool | None = None
-
-
-def poses_known(results: Mapping[str, Any]) -> bool:
-    """Say whether a run's true half-range is known, as for the sprites."""
-    return number(results, "true_half_range_degrees") is not None
-
-
-def has_density(results: Mapping[str, Any]) -> bool:
-    """Say whether a run learned or was given a density; without one there is no entropy."""
-    return results.get("method") not in ("identity", "none")
-
-
-def method_name(results: Mapping[str, Any]) -> str:
-    """Name a run's method in tables: "none" where there is no density."""
-    return str(results.get("method") or MISSING) if has_density(results) else "none"
 
 
 def headline(results: Mapping[str, Any]) -> list[Row]:
@@ -144,7 +105,7 @@ def headline(results: Mapping[str, Any]) -> list[Row]:
         rows += _half_range_rows(results) + _verdict_rows(results)
     saturated = number(results, "saturated_share")
     if saturated is not None:
-        target, passed = _at_most(saturated, _saturated_limit(results), as_percent)
+        target, passed = _at_most(saturated, saturated_limit(results), as_percent)
         rows.append(Row("Samples on the edge of the box", as_percent(saturated), target, passed))
     return rows
 
@@ -170,97 +131,6 @@ def summary(results: Mapping[str, Any]) -> str:
     )
 
 
-def verdict(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Say in one word or two whether an invariance was found, in how many of the runs."""
-    said = [bool(r["invariance_found"]) for r in seeds if "invariance_found" in r]
-    if not said:
-        return MISSING
-    if len(set(said)) == 1:
-        return "found" if said[0] else "no invariance found"
-    return f"found in {sum(said)} of {len(said)}"
-
-
-def ruined(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Name the ruins that densities of the runs ended in, and in how many where not in all."""
-    ends = [r.get("ruin") for r in seeds]
-    return ", ".join(
-        ruin + (f" in {ends.count(ruin)} of {len(ends)}" if ends.count(ruin) < len(ends) else "")
-        for ruin in RUINS
-        if ruin in ends
-    )
-
-
-def alarms(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say in plain sentences what went wrong in a run: ruins, saturation, NaN, runaway.
-
-    Entropy and saturated share are taken from `results`, else from the last logged step.
-
-    Args:
-        results: flat names to numbers, as in `results.json`.
-        metrics: one mapping per logged step, as in `metrics.jsonl`.
-
-    Returns:
-        One sentence per alarm; empty for a healthy run.
-    """
-    # Without a density there is no entropy: minus infinity is then the right figure.
-    if not has_density(results):
-        results = {key: value for key, value in results.items() if key != "entropy"}
-        metrics = [{k: v for k, v in line.items() if k != "entropy"} for line in metrics]
-    found: list[str] = []
-    last = metrics[-1] if metrics else {}
-
-    broken = _not_finite(results, metrics)
-    if broken:
-        found.append(f"Not finite: {broken}. Figures after that point mean nothing.")
-
-    entropy, floor = number(results, "entropy", last), number(results, "entropy_floor", last)
-    below = entropy is not None and floor is not None and entropy < floor
-    if below or results.get("collapsed"):
-        figures = f": its entropy is {as_nats(entropy)}" if entropy is not None else ""
-        if entropy is not None and floor is not None:
-            figures += f", {'below' if below else 'with'} its floor of {as_nats(floor)}"
-        found.append(
-            f"Collapse{figures}. The density has shrunk towards a single transformation, and it "
-            "seldom comes back: start wider or raise alpha from the first step."
-        )
-
-    ruin = results.get("ruin")
-    if ruin:
-        found.append(
-            f"{str(ruin).capitalize()}: since epoch {results.get('ruin_since_epoch', 0):g} "
-            + RUINS.get(str(ruin), "")
-        )
-
-    share, limit = number(results, "saturated_share", last), _saturated_limit(results)
-    if results.get("saturated") or (share is not None and share > limit):
-        figure = as_percent(share) if share is not None else "Many"
-        found.append(
-            f"Saturation: {figure} of the sampled coordinates lie on the edge of the box "
-            f"(alarm above {as_percent(limit)}). The density wants more than the box "
-            "allows: widen the transform's half-range or lower alpha."
-        )
-
-    # Between the arcs of two classes nothing says where one ends: only the other class counts.
-    outside = number(results, "other_class_share" if _gaps(results) else "outside_share")
-    if outside is not None and outside > RUNAWAY_OUTSIDE_SHARE:
-        found.append(
-            f"Runaway: {as_percent(outside)} of the sampled rotations leave their class "
-            f"(alarm above {as_percent(RUNAWAY_OUTSIDE_SHARE)}). The density reaches beyond "
-            "the truth: lower alpha or train the classifier longer."
-        )
-    return found
-
-
-def _saturated_limit(results: Mapping[str, Any]) -> float:
-    limit = number(results, "saturated_limit")
-    return SATURATED_SHARE if limit is None else limit
-
-
-def _gaps(results: Mapping[str, Any]) -> bool:
-    """Whether the classes leave poses empty, so that there is no one truth; old runs do not say."""
-    return bool(results.get("gaps_between_classes", False))
-
-
 def _pose_rows(results: Mapping[str, Any]) -> list[Row]:
     """List what is known against the truth, for the sprites."""
     rows: list[Row] = []
@@ -275,7 +145,7 @@ def _pose_rows(results: Mapping[str, Any]) -> list[Row]:
     if raw is not None:
         rows.append(Row("… before correcting for the cut-off tails", as_degrees(raw)))
 
-    gaps = _gaps(results)
+    gaps = leaves_gaps(results)
     outside = number(results, "other_class_share" if gaps else "outside_share")
     if outside is not None:
         target, passed = _at_most(outside, MAX_OUTSIDE_SHARE, as_percent)
@@ -413,18 +283,3 @@ def _half_range_rows(results: Mapping[str, Any]) -> list[Row]:
 def _at_most(value: float, limit: float, write: Callable[[float], str]) -> tuple[str, bool]:
     """State an upper aim and whether it is met."""
     return f"at most {write(limit)}", value <= limit
-
-
-def _not_finite(results: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> str:
-    """Name the first logged step with a non-finite number, or the results that are not finite."""
-    for line in metrics:
-        names = [key for key, value in line.items() if _is_not_finite(value)]
-        names += [key for key in _ALWAYS_LOGGED if key in line and line[key] is None]
-        if names:
-            return f"{', '.join(names)} from step {line.get('step', 'unknown')} on"
-    names = [key for key, value in results.items() if _is_not_finite(value)]
-    return f"{', '.join(names)} in the results" if names else ""
-
-
-def _is_not_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)

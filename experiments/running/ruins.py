@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from experiments.report.tables import RUINS
+from experiments.report.verdicts import RUINS
 from experiments.setup.assembly import Assembly
 from flowjax_inv.transforms import Transform
 
