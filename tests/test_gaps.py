@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -23,6 +23,7 @@ from flowjax_inv import training
 from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.training.controllers import Gap
 from flowjax_inv.training.objectives import Objective
+from flowjax_inv.training.placement import Placement
 
 GRID = jnp.linspace(-1.0, 1.0, 401)[:-1, None, None]
 SAME = Normalization()
@@ -115,23 +116,37 @@ class Surer(nn.Module):
         return self.factor * LooksUpright()(images, train=train)
 
 
+def _gap_of_56(classifier: nn.Module, placement: Placement = ONE, *, calibrated: bool) -> float:
+    """Return the gap of 56 equal images of which one has the wrong label."""
+    images = jnp.broadcast_to(255.0 * blobs(jnp.zeros(1)), (56, 21, 21, 1)).astype(jnp.uint8)
+    labels, indices = jnp.zeros(56, jnp.int32).at[0].set(1), jnp.arange(56)
+    density, controller, objective = circular(), Gap(0.1), Objective()
+    state, _ = build(classifier, density, controller, objective, images)
+    step = training.make_alpha_step(
+        classifier, density, ROTATION, controller, objective,
+        calibrated=calibrated, placement=placement,
+    )  # fmt: skip
+    whole = placement.replicate((state, images, labels))
+    return float(step(*whole, placement.divide(indices)).controller.gap)
+
+
+@pytest.mark.devices(4)
+@pytest.mark.parametrize("parallel", ["jit", "pmap"])
+def test_the_gap_is_one_on_every_device(parallel: Literal["jit", "pmap"]) -> None:
+    """The wrong label is on the first of four: each alone would take another temperature."""
+    spread = Placement(jax.devices()[:4], parallel)
+    one, four = (_gap_of_56(Surer(2.0), place, calibrated=True) for place in (ONE, spread))
+    assert one == pytest.approx(four, rel=1e-5)
+
+
 @pytest.mark.parametrize(("factor", "as_if"), [(2.0, 1.0), (0.5, 0.5)])
 def test_a_classifier_that_is_too_sure_is_compared_as_it_should_be(
     factor: float, as_if: float
 ) -> None:
     """Of 56 labels one is wrong: log 55 = 4.007 nats fit, `LooksUpright` has 4."""
-    images = jnp.broadcast_to(255.0 * blobs(jnp.zeros(1)), (56, 21, 21, 1)).astype(jnp.uint8)
-    labels, indices = jnp.zeros(56, jnp.int32).at[0].set(1), jnp.arange(56)
 
     def gap(factor: float, calibrated: bool = False) -> float:
-        parts = (Surer(factor), circular(), Gap(0.1), Objective())
-        state, _ = build(*parts, images)
-        classifier, density, controller, objective = parts
-        step = training.make_alpha_step(
-            classifier, density, ROTATION, controller, objective,
-            calibrated=calibrated, placement=ONE,
-        )  # fmt: skip
-        return float(step(state, images, labels, indices).controller.gap)
+        return _gap_of_56(Surer(factor), calibrated=calibrated)
 
     assert gap(factor, calibrated=True) == pytest.approx(gap(as_if), rel=1e-4)
     assert (gap(factor) == pytest.approx(gap(as_if), rel=1e-4)) is (factor == as_if)
