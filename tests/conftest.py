@@ -56,8 +56,6 @@ def _set_environment() -> None:
     # Compiled programs are kept between runs, small ones too; `make clean` removes them.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    # No operation says which line of Python it comes from: a twentieth less to lower and compile.
-    os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
     # No window, and no font list in the user's home.
     os.environ["MPLBACKEND"] = "Agg"
     os.environ.setdefault("MPLCONFIGDIR", str(CACHE / "matplotlib"))
