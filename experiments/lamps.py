@@ -3,17 +3,19 @@
     python -m experiments.run --config=experiments/lamps.py:flow --workdir=runs/lamps
 
 Five patterns in four palettes, drawn by code and seen in the light of four lamps in training, of
-forty others in the test. What views of an image are is other light: a gain for each of red, green
-and blue, three coordinates in one density, up to a factor of two either way. It stands for
+forty others in the test. Lamps are warm or cool, bright or dim; none is green, and some palettes
+differ in nothing but green. What views of an image are is other light: a gain for each of red,
+green and blue, three coordinates in one density, up to a factor of two either way. It stands for
 RawFooT, photographs of food under 46 lamps, on which InstaAug learns colours.
 
-Variants: `:none`; `:fixed`, the gains of all lamps given; `:augerino`, `:instaaug`, `:gaussian`,
+Variants: `:none`; `:fixed`, gains as far as lamps reach; `:augerino`, `:instaaug`, `:gaussian`,
 `:flow`; none or `:cpu` is `:flow`, a minute on one core; `:smoke`, to see that it runs. With all
 other colours, six coordinates: --config.transform.colours=all. More lamps: --config.data.lamps=8.
 
-Tried with sets of another seed: an alpha of 1, not 0.1 (averaged, flow 84.9 for 63.2 %, InstaAug
-85.3 for 63.1, Augerino 79.6 for 77.9; the Gaussian had 1 alone, 84.7), and ranges that start wide,
-not narrow, in which so short a training leaves them. The box of `fixed`, 83.9, is the truth.
+Tried with lamps and images of another draw, --config.data.seed=0, averaged over views, one run
+each: an alpha of 0.3, and of 1: flow 75.7 and 71.8 %, InstaAug 73.5 and 52.5, Gaussian 69.8 and
+67.2, Augerino 63.6 and 63.6; of `fixed`, gains as far as lamps reach, half as far, and the whole
+box: 62.2, 60.2, 54.6; none 53.8. Ranges start wide: so short a training does not leave narrow ones.
 """
 
 from experiments.setup import defaults, recipes
@@ -28,6 +30,7 @@ def get_config(variant: str = "") -> defaults.Config:
     config = defaults.get_config()
     config.data.name, config.data.train_size, config.data.test_size = "textures", 1_200, 1_000
     config.data.lamps, config.data.lamp_half_range = 4, 0.4
+    config.data.seed = 1  # other lamps and images than those by which settings were chosen
     config.data.mean, config.data.std = (0.35,), (0.2,)
     config.transform.name, config.transform.colours = "colour", "gains"
     density = config.distribution
@@ -36,7 +39,7 @@ def get_config(variant: str = "") -> defaults.Config:
     if method == "fixed":
         density.box_high, density.box_low = (0.58,), (-0.58,)  # of log 2: 0.4
     config.classifier.name, config.classifier.width = "simple_conv", 8
-    config.objective.copies, config.controller.name, config.controller.value = 3, "constant", 1.0
+    config.objective.copies, config.controller.name, config.controller.value = 3, "constant", 0.3
     config.train.epochs, config.objective.burn_in_epochs, config.train.batch_size = 20, 3, 60
     config.train.log_every, config.train.checkpoint_every = 20, 400
     config.evaluation.every_epochs, config.evaluation.rules = 5, ("plain",)

@@ -50,8 +50,8 @@ def get_config(variant: str = "") -> defaults.Config:
         config.controller.start, config.controller.end = 1.0, 0.6
     if variant == "smoke":
         flow.layers = 1  # compiles faster
-        config.data.train_size, config.data.test_size = 128, 40
-        config.train.epochs, config.train.batch_size = 2, 16
+        config.data.train_size, config.data.test_size = 64, 40
+        config.train.epochs, config.train.batch_size = 2, 8
         config.train.log_every, config.train.checkpoint_every = 4, 5
         config.evaluation.poses, config.evaluation.density_samples = 6, 50
         config.evaluation.batch_size, config.evaluation.num_samples = 20, 3

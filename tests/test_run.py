@@ -165,7 +165,9 @@ def test_sprites_are_learned_to_their_true_range(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     overrides = (
         "--config.transform.subgroup=rotation", "--config.train.epochs=2",
-        "--config.evaluation.poses=6", "--config.data.train_size=6000",
+        "--config.data.train_size=6000", "--config.data.test_size=200",
+        "--config.evaluation.poses=4", "--config.evaluation.straighten_steps=0",
+        "--config.evaluation.num_samples=3",
     )  # fmt: skip
     line = [sys.executable, "-m", "experiments.run", "--config=experiments/mario_iggy.py",
             f"--workdir={tmp_path / 'short'}", *overrides]  # fmt: skip

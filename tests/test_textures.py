@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flowjax_inv.data.textures import PALETTES, PATTERNS, TEST_LAMPS, textures
+from flowjax_inv.data.textures import BRIGHT, PALETTES, PATTERNS, TEST_LAMPS, WARM, textures
 
 
 def drawn(**fields):
@@ -34,14 +34,22 @@ def test_train_images_know_few_lamps_and_the_test_others() -> None:
     train, test = lights(0.4)
     assert 2 <= len(train) <= 4  # two; where rounding parts one from itself, more
     assert len(test) > TEST_LAMPS / 2
-    assert all(0.6 < gain < 1.6 for light in train | test for gain in light)
+    for red, green, blue in train | test:
+        assert all(0.5 <= gain <= 1.9 for gain in (red, green, blue))  # exp(0.6) is 1.82
+        assert abs(np.log(red * blue / green**2)) < 0.35  # no green light, but for rounding
     assert lights(0.0) == [{(1.0, 1.0, 1.0)}] * 2
 
 
 def test_no_lamp_makes_one_palette_of_another() -> None:
-    ratios = np.log([np.divide(*pair) for pair in PALETTES.values()])
-    apart = np.abs(ratios[:, None] - ratios[None]).max(-1)
-    assert apart[~np.eye(len(ratios), dtype=bool)].min() > 0.2
+    colours = np.log(list(PALETTES.values()))
+    ratios = colours[:, 0] - colours[:, 1]
+    unlit = np.cross(WARM, BRIGHT)  # the direction of log-gains that lamps do not reach
+    tints = colours.mean(1) @ unlit / np.linalg.norm(unlit)
+    for k, one in enumerate(ratios):
+        for ratio, tint in zip(ratios[:k], tints[:k], strict=True):
+            assert np.abs(one - ratio).max() > 0.2 or abs(tints[k] - tint) > 0.3
+    assert np.abs(ratios[0] - ratios[1]).max() < 0.05  # by their ratios these two are one
+    assert np.abs(ratios[2] - ratios[3]).max() < 0.05
 
 
 def test_what_is_refused() -> None:

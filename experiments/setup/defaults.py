@@ -101,7 +101,7 @@ FIELDS: dict[str, Any] = {
         "turn_std": Field(1.0, "of scenes: radians, of the turn of each", low=0),
         "value": Field("energy", "of clusters", choices=("energy", "dipole")),
         "lamps": Field(2, "of textures: different lights of the train images", low=1),
-        "lamp_half_range": Field(0.6, "of textures: of a lamp's log-gains", low=0),
+        "lamp_half_range": Field(0.6, "of textures: how far lamps differ, log-gains", low=0),
         "sprites": Field("", ".npz with mario, iggy: (1, 3, 32, 32) in [0, 1]; empty: ours"),
         "half_range_degrees": Field(90.0, "R: poses are centre + U(-R, R)", above=0, high=90),
         "modes": Field(1, "arcs per class", low=1),

@@ -7,17 +7,19 @@ import numpy as np
 
 from flowjax_inv.data.sets import DataSet, Split
 
-__all__ = ["PALETTES", "PATTERNS", "TEST_LAMPS", "textures"]
+__all__ = ["BRIGHT", "PALETTES", "PATTERNS", "TEST_LAMPS", "WARM", "textures"]
 
 PATTERNS = ("stripes", "checks", "dots", "rings", "blotches")
-# Two reflectances each, (red, green, blue). No two palettes have the same ratios: those are what no
-# lamp changes.
+# Two reflectances each, (red, green, blue). Brick and moss have the same ratios, so have sea and
+# plum: a tint of green, which no lamp has, tells them apart.
 PALETTES = {
-    "brick": ((0.50, 0.26, 0.18), (0.36, 0.32, 0.30)),
-    "moss": ((0.26, 0.44, 0.20), (0.40, 0.35, 0.27)),
-    "sea": ((0.20, 0.35, 0.50), (0.32, 0.34, 0.40)),
-    "sand": ((0.54, 0.46, 0.30), (0.40, 0.41, 0.43)),
+    "brick": ((0.42, 0.22, 0.20), (0.30, 0.27, 0.33)),
+    "moss": ((0.34, 0.30, 0.16), (0.24, 0.37, 0.27)),
+    "sea": ((0.18, 0.28, 0.36), (0.30, 0.26, 0.28)),
+    "plum": ((0.22, 0.20, 0.44), (0.37, 0.19, 0.34)),
 }
+# What lamps differ in, log-gains of red, green and blue: how warm their light is, and how bright.
+WARM, BRIGHT = (1.0, 0.0, -1.0), (0.5, 0.5, 0.5)
 TEST_LAMPS = 40
 _SIZE = 32
 
@@ -28,14 +30,15 @@ def textures(
     """Draw five patterns in four palettes, each image in the light of one lamp.
 
     image = lamp * (mask * first + (1 - mask) * second) * shade, cut off at 1, with noise of 0.01.
-    A lamp is a gain for each of red, green and blue, exp U(-h, h). Train images know a few lamps;
-    those of the test are others, drawn alike.
+    A lamp is a gain for each of red, green and blue, exp(h (u WARM + v BRIGHT)), u, v ~ U(-1, 1):
+    warm or cool, bright or dim, never green. Train images know a few lamps; those of the test are
+    others, drawn alike.
 
     Args:
         train_size, test_size: images of each split.
         seed: of all choices; the splits have streams of their own, and the lamps as well.
         lamps: of the train split; those of the test are `TEST_LAMPS`.
-        lamp_half_range: h, log-gain.
+        lamp_half_range: h, how far lamps differ, in log-gains of red and blue.
 
     Returns:
         Images (N, 32, 32, 3); twenty classes in turn.
@@ -53,8 +56,8 @@ def textures(
 
     def split(size: int, number: int, stream: int) -> Split:
         random = np.random.default_rng((seed, stream))
-        gains = np.random.default_rng((seed, stream, 1)).uniform(-1.0, 1.0, (number, 3))
-        gains = np.exp(lamp_half_range * gains)
+        kinds = np.random.default_rng((seed, stream, 1)).uniform(-1.0, 1.0, (number, 2))
+        gains = np.exp(lamp_half_range * kinds @ np.array([WARM, BRIGHT]))
         labels = (np.arange(size) % len(pairs)).astype(np.int32)
         images = [
             _lit(_mask(pairs[k][0], random), PALETTES[pairs[k][1]], gains, random) for k in labels
