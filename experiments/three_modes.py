@@ -41,7 +41,7 @@ def get_config(variant: str = "") -> defaults.Config:
     # The worst of 864 shares is judged; each is then known to 0.004.
     config.evaluation.density_samples = 16_000
     if variant == "smoke":
-        config.data.train_size, config.data.test_size = 240, 36  # 12 arcs in all
+        config.data.train_size, config.data.test_size = 48, 36  # 12 arcs in all
         config.train.epochs, config.objective.burn_in_epochs = 2, 1
         config.evaluation.density_samples = 50
     return config

@@ -126,7 +126,8 @@ def test_a_full_disk_ends_in_one_line_and_the_run_goes_on_later(tmp_path: Path) 
     """A limit on the size of files stands for the full disk: the metrics hit it first."""
     line = [sys.executable, "-m", "experiments.run", "--config=experiments/mario_iggy.py:smoke",
             f"--workdir={tmp_path / 'run'}", "--config.train.checkpoint_every=1000",
-            "--config.train.log_every=1", "--config.distribution.name=identity"]  # fmt: skip
+            "--config.train.log_every=1", "--config.distribution.name=identity",
+            "--config.num_devices=1"]  # fmt: skip
     environment = {
         "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": os.environ["XLA_FLAGS"],  # compiles faster

@@ -101,6 +101,7 @@ def test_one_command_runs_every_stage(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.card", "--quick", "--minutes=9", f"--out={out}",
          "--config=experiments/mario_iggy.py:smoke", "--config.seed=1", "--config.train.epochs=1",
+         "--config.num_devices=1",
          "--config.data.train_size=64", "--config.evaluation.poses=2",
          "--config.evaluation.straighten_steps=0"],
         cwd=ROOT, capture_output=True, text=True,

@@ -31,12 +31,12 @@ CASES = {
         1, bijection="spline", base="unit_box", periodic=(True,), circular_shift=True
     ),
     "spline_mixture_1": lambda: flow(1, bijection="spline", bins=5),
-    "spline_box_3": lambda: flow(
-        3,
+    "spline_box_2": lambda: flow(
+        2,
         bijection="spline",
         base="box",
         bins=5,
-        periodic=(False, False, True),
+        periodic=(False, True),
         circular_shift=True,
         layers=2,
     ),  # fmt: skip

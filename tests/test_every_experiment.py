@@ -21,7 +21,8 @@ VARIANTS = {
     "lrp, pmap": {
         "transform__name": "crop", "transform__centre": "picture",
         "distribution__name": "instaaug_lrp", "distribution__levels": (2, -1),
-        "parallel": "pmap", "classifier__batch_norm": True, "controller__name": "band",
+        "parallel": "pmap", "num_devices": 0, "classifier__batch_norm": True,
+        "controller__name": "band",
     },
     "instaaug": {
         "distribution__name": "instaaug", "controller__name": "patient_band",
@@ -65,6 +66,7 @@ def test_every_experiment_on_drawn_images_runs(
     monkeypatch.setattr("experiments.measuring.maps.VIEWS", (1, 4))  # a program for every number
     module = importlib.import_module(f"experiments.{name}")
     config = module.get_config("smoke")
+    config.num_devices = 1  # compiles faster
     if name == "scenes":  # a level less to compile
         config.classifier.levels = 2
     if name == "lamps":  # more of them than by default
@@ -132,6 +134,8 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(stored, "load", lambda *_, **__: data)
     config = importlib.import_module(f"experiments.{name}").get_config("smoke")
     config.data.train_size = 32  # four steps: these networks are slow here
+    if name not in ("contrast", "lila"):  # which look at the whole batch: on all devices
+        config.num_devices = 1
     if name == "tinyin":  # its PreActResNet-18 alone compiles for half a minute; see below
         config.classifier.name = "simple_conv"
     if name != "mnist":  # the second rule compiles the networks once more

@@ -153,6 +153,7 @@ def test_a_classifier_that_is_too_sure_is_compared_as_it_should_be(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_holds_images_out_and_logs_the_gap(tmp_path: Path) -> None:
     config = smoke(
         controller__name="gap",

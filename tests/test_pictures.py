@@ -20,7 +20,7 @@ def test_pictures_of_a_person_come_to_a_report(tmp_path: Path, capsys) -> None:
         Image.fromarray(pixels).save(place / f"{number}.png")
     (tmp_path / "folder" / "class 1" / "bad.jpg").write_bytes(b"nonsense")
     config = pictures.get_config("smoke")
-    config.data.dir = str(tmp_path / "folder")
+    config.data.dir, config.num_devices = str(tmp_path / "folder"), 1
     results = train_and_evaluate(config, tmp_path / "run")
     assert results["class_names"] == ["class 0", "class 1"]
     assert (results["train_images"], results["test_images"]) == (20, 4)

@@ -274,7 +274,7 @@ def test_a_sweep_trains_compares_and_says_what_failed(tmp_path: Path) -> None:
     """One good run, one whose loss is not finite; the good one's command repeats it alone."""
     rates = "optimizer.classifier.learning_rate=0.001,1e30"
     done = command(f"--workdir={tmp_path}", "--grid", f"distribution.name=identity;{rates}",
-                   "--config.train.epochs=1")  # fmt: skip
+                   "--config.train.epochs=1", "--config.num_devices=1")  # fmt: skip
     assert done.returncode == 1, done.stderr
     good, bad = (
         f"distribution.name=identity,optimizer.classifier.learning_rate={rate}"

@@ -48,6 +48,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, undrawn: None) -> Path:
     config.classifier.name = "simple_conv"
     config.embedding.width, config.embedding.features = 4, 8
     config.distribution.layers, config.distribution.components = 1, 4
+    config.num_devices = 1
     workdir = tmp_path_factory.mktemp("runs") / "one"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored, "load", lambda *_, **__: _set())

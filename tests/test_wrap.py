@@ -51,7 +51,8 @@ def _arguments(folder: Path, name: str = "classify", **fields) -> list[str]:
 def test_a_folder_becomes_a_card(folder: Path, capsys, monkeypatch) -> None:
     small = poses_config.get_config()
     small.embedding.width, small.embedding.features = 4, 8
-    small.distribution.layers, small.distribution.components = 2, 8
+    small.distribution.layers, small.distribution.components = 1, 8
+    small.num_devices = 1
     small.evaluation.density_images = small.evaluation.density_samples = 20
     small.evaluation.batch_size = 20
     monkeypatch.setattr(poses_config, "get_config", lambda: small)

@@ -76,7 +76,7 @@ def smoke(config: defaults.Config) -> defaults.Config:
     config.train.log_every, config.train.checkpoint_every = 2, 4
     config.objective.copies, config.objective.burn_in_epochs = 2, 0
     config.classifier.width = min(config.classifier.width, 8)
-    config.distribution.layers = min(config.distribution.layers, 2)
+    config.distribution.layers = min(config.distribution.layers, 1)
     evaluation = config.evaluation
     evaluation.batch_size, evaluation.num_samples, evaluation.every_epochs = 16, 3, 1
     evaluation.density_images, evaluation.density_samples = 16, 20
