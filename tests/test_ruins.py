@@ -70,7 +70,7 @@ def test_a_classifier_that_guesses_is_named_in_burn_in_too() -> None:
     assert ruins.warning("guessing", 3.0).startswith("WARNING: in epoch 3 the classifier is guess")
     # A handful of images says nothing of chance, an angle or what has no label has none.
     assert ruins.box_of(assemble(smoke()))["chance"] == 0.0
-    parts = assemble(smoke(train__log_every=80))
+    parts = assemble(smoke(train__log_every=160))
     assert ruins.box_of(parts)["chance"] == 0.25
     unlabelled = dataclasses.replace(parts.data, labelled=False)
     assert ruins.box_of(dataclasses.replace(parts, data=unlabelled))["chance"] == 0.0
