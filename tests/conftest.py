@@ -115,9 +115,14 @@ def programs_dropped() -> Iterator[None]:
             ctypes.CDLL(None).malloc_trim(0)
 
 
+def leave_unpainted(patch: pytest.MonkeyPatch) -> None:
+    """Let reports have no figures: only the tests of the report look at them."""
+    patch.setattr("experiments.report.page.as_png", lambda _: b"unpainted")
+
+
 @pytest.fixture(scope="module")
 def undrawn() -> Iterator[None]:
-    """Leave a module's figures of runs unpainted: only the tests of the report look at them."""
+    """Leave the figures of a whole module's runs unpainted."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("experiments.report.page.as_png", lambda _: b"unpainted")
+        leave_unpainted(patch)
         yield

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import leave_unpainted
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("quickstart", "mean_shift", "your_images")
@@ -38,7 +39,7 @@ def test_notebooks_run(
     monkeypatch.setenv("SMALL", "1")
     monkeypatch.chdir(tmp_path)
     if "quickstart" not in names:  # which shows a figure of its run
-        monkeypatch.setattr("experiments.report.page.as_png", lambda _: b"unpainted")
+        leave_unpainted(monkeypatch)
     for name in names:
         exec(compile("\n".join(_cells(name)), f"{name}.md", "exec"), {"__name__": "__main__"})
     assert (tmp_path / "aligned" / "montage.png").is_file() == ("your_images" in names)

@@ -31,7 +31,7 @@ CASES = {
         1, bijection="spline", base="unit_box", periodic=(True,), circular_shift=True
     ),
     "spline_mixture_1": lambda: flow(1, bijection="spline", bins=5),
-    "spline_box_2": lambda: flow(
+    "spline_box_circle_2": lambda: flow(
         2,
         bijection="spline",
         base="box",

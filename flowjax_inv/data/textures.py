@@ -38,7 +38,7 @@ def textures(
         train_size, test_size: images of each split.
         seed: of all choices; the splits have streams of their own, and the lamps as well.
         lamps: of the train split; those of the test are `TEST_LAMPS`.
-        lamp_half_range: h, how far lamps differ, in log-gains of red and blue.
+        lamp_half_range: h, log-gains by how warm a lamp is; half of it by how bright.
 
     Returns:
         Images (N, 32, 32, 3); twenty classes in turn.
