@@ -329,6 +329,20 @@ def test_in_burn_in_the_optimizer_of_the_density_rests(pose_likelihood: bool) ->
     np.testing.assert_allclose(rested, new, rtol=1e-6)
 
 
+def test_what_is_redrawn_follows_the_seed_of_the_run() -> None:
+    def images(**fields: int) -> np.ndarray:
+        config = defaults.get_config()
+        config.data.name, config.data.train_size, config.data.test_size = "textures", 20, 20
+        config.seed, config.data.seed = fields["run"], fields["data"]
+        config.data.redrawn = bool(fields["redrawn"])
+        return data_sets.data_set(config).train.images
+
+    third = images(run=0, data=3, redrawn=0)
+    np.testing.assert_array_equal(images(run=2, data=1, redrawn=1), third)
+    np.testing.assert_array_equal(images(run=2, data=3, redrawn=0), third)
+    assert not np.array_equal(images(run=2, data=3, redrawn=1), third)
+
+
 def test_every_choice_is_in_its_table() -> None:
     for field, table in (
         ("classifier", build.NETWORKS),

@@ -14,6 +14,7 @@ from experiments.setup import build
 from flowjax_inv.native import onednn
 from flowjax_inv.networks import (
     MLP,
+    Blind,
     FixupResNet,
     Layer13,
     LeNet,
@@ -130,7 +131,18 @@ COUNTS: list[tuple[nn.Module, tuple[int, ...], int]] = [
 def test_every_network_is_counted() -> None:
     """But ours, which no paper counts, and functions from outside, which have none."""
     counted = {type(network) for network, _, _ in COUNTS}
-    assert set(build.NETWORKS.values()) == counted | {PolarConv, Outside, Shallow, UNet, PairNet}
+    ours = {PolarConv, Outside, Shallow, UNet, PairNet, Blind}
+    assert set(build.NETWORKS.values()) == counted | ours
+
+
+def test_blind_sees_nothing_and_learns() -> None:
+    network: Any = Blind(4)
+    images = jax.random.normal(jax.random.key(0), (3, 8, 6, 1))
+    variables = network.init(jax.random.key(1), images)
+    vectors = network.apply(variables, images)
+    np.testing.assert_array_equal(vectors, np.tile(variables["params"]["vector"], (3, 1)))
+    slope = jax.grad(lambda v: network.apply(v, images).sum())(variables)["params"]["vector"]
+    np.testing.assert_array_equal(slope, np.full(4, 3.0))
 
 
 @pytest.mark.parametrize(("network", "shape", "expected"), COUNTS, ids=lambda c: str(c)[:12])

@@ -40,6 +40,22 @@ def test_train_images_know_few_lamps_and_the_test_others() -> None:
     assert lights(0.0) == [{(1.0, 1.0, 1.0)}] * 2
 
 
+def test_lamps_of_a_split_are_spread() -> None:
+    """One in each of five equal parts of (-h, h), by how warm they are, whatever the seed.
+
+    How bright they are is beneath the shade of the image, so only the first is seen.
+    """
+    for seed in range(3):
+        lit, white = (
+            drawn(lamps=5, lamp_half_range=h, seed=seed, train_size=400) for h in (0.4, 0.0)
+        )
+        seen, plain = (data.train.images.mean((1, 2)) for data in (lit, white))
+        gains = np.log(seen / plain)
+        warm = (gains[:, 0] - gains[:, 2]) / 2.0 / 0.4  # u; bright ones cancel
+        parts = np.bincount(np.clip((warm + 1.0) / 2.0 * 5.0, 0, 4.99).astype(int), minlength=5)
+        assert (parts > 30).all()
+
+
 def test_no_lamp_makes_one_palette_of_another() -> None:
     colours = np.log(list(PALETTES.values()))
     ratios = colours[:, 0] - colours[:, 1]

@@ -59,6 +59,7 @@ NETWORKS = {
     "shallow": networks.Shallow,
     "unet": networks.UNet,
     "pair_net": networks.PairNet,
+    "blind": networks.Blind,
 }
 TRANSFORMS = {
     "affine": transforms.Affine,

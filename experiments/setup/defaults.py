@@ -18,7 +18,7 @@ Config = Any
 
 _NETWORKS = (
     "simple_conv", "mlp", "lenet", "fixup_resnet", "layer13", "preact_resnet18", "polar_conv",
-    "outside", "shallow", "unet", "pair_net",
+    "outside", "shallow", "unet", "pair_net", "blind",
 )  # fmt: skip
 
 
@@ -109,7 +109,8 @@ FIELDS: dict[str, Any] = {
         "train_size": Field(12_000, "images; 0: all of a prepared set", low=0),
         "test_size": Field(600, "images; 0: all of a prepared set", low=0),
         "align_corners": Field(value=False, about="pixel-centre rule the set is rendered with"),
-        "seed": Field(0, "of the poses and their order", low=0),
+        "seed": Field(0, "of what is drawn, poses and their order", low=0),
+        "redrawn": Field(value=False, about="drawn anew for each seed of the run: by their sum"),
     },
     "transform": {
         "name": Field(

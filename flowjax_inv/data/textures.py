@@ -31,8 +31,9 @@ def textures(
 
     image = lamp * (mask * first + (1 - mask) * second) * shade, cut off at 1, with noise of 0.01.
     A lamp is a gain for each of red, green and blue, exp(h (u WARM + v BRIGHT)), u, v ~ U(-1, 1):
-    warm or cool, bright or dim, never green. Train images know a few lamps; those of the test are
-    others, drawn alike.
+    warm or cool, bright or dim, never green. Train images know a few lamps, those of the test are
+    others. The n lamps of a split are spread (a Latin hypercube): one has u, and one v, in each of
+    n equal parts of (-1, 1), so that a few tell what light there is, whatever the seed.
 
     Args:
         train_size, test_size: images of each split.
@@ -56,7 +57,9 @@ def textures(
 
     def split(size: int, number: int, stream: int) -> Split:
         random = np.random.default_rng((seed, stream))
-        kinds = np.random.default_rng((seed, stream, 1)).uniform(-1.0, 1.0, (number, 2))
+        draw = np.random.default_rng((seed, stream, 1))
+        parts = draw.permuted(np.tile(np.arange(number), (2, 1)), axis=1).T
+        kinds = 2.0 * (parts + draw.uniform(size=(number, 2))) / number - 1.0
         gains = np.exp(lamp_half_range * kinds @ np.array([WARM, BRIGHT]))
         labels = (np.arange(size) % len(pairs)).astype(np.int32)
         images = [

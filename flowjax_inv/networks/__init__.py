@@ -7,6 +7,7 @@ chooses how convolutions are computed, see `flowjax_inv.networks.convolutions`. 
 class here and one line in `experiments/setup/build.py`.
 """
 
+from flowjax_inv.networks.blind import Blind
 from flowjax_inv.networks.inputs import CircularMask, Noisy, Shrunk
 from flowjax_inv.networks.maps import UNet
 from flowjax_inv.networks.outside import Outside, find_function
@@ -21,6 +22,7 @@ from flowjax_inv.networks.shallow import Shallow, warped_filters
 __all__ = [
     "MLP",
     "Bfloat16",
+    "Blind",
     "CircularMask",
     "FixupResNet",
     "Layer13",
