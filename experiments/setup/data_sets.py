@@ -27,7 +27,6 @@ from flowjax_inv.data.sets import DataSet, Split
 
 __all__ = [
     "SETS",
-    "data_seed",
     "data_set",
     "held_out",
     "kept_for_density",
@@ -132,7 +131,7 @@ def normalization(config: Config) -> Normalization:
     return Normalization(tuple(config.data.mean), tuple(config.data.std))
 
 
-def data_seed(config: Config) -> int:
+def _data_seed(config: Config) -> int:
     """Return the seed of what is drawn."""
     return config.data.seed + config.seed * config.data.redrawn
 
@@ -140,7 +139,7 @@ def data_seed(config: Config) -> int:
 def data_set(config: Config) -> DataSet:
     """Return the data set of `config.data`, cut and turned as its fields say."""
     section = config.data.copy_and_resolve_references()
-    section.seed = data_seed(config)
+    section.seed = _data_seed(config)
     made = section.name in SETS and section.name not in _OF_A_FOLDER
     if made:
         unread = [name for name in _VARIANTS if section[name] != FIELDS["data"][name].value]
@@ -186,7 +185,7 @@ def held_out(config: Config, data: DataSet) -> tuple[DataSet, Split | None]:
     if look_up(CONTROLLERS, section.name, "controller.name").watches != "gap":
         return data, None
     return subsets.set_aside(
-        data, section.held_out, seed=data_seed(config), repeats=config.data.repeats
+        data, section.held_out, seed=_data_seed(config), repeats=config.data.repeats
     )
 
 
@@ -195,7 +194,7 @@ def kept_for_density(config: Config, data: DataSet) -> tuple[DataSet, int]:
     share = config.objective.frozen_share
     if not share:
         return data, 0
-    data, last = subsets.put_last(data, share, seed=data_seed(config), repeats=config.data.repeats)
+    data, last = subsets.put_last(data, share, seed=_data_seed(config), repeats=config.data.repeats)
     first = len(data.train) - last
     if min(first, last) < config.train.batch_size:
         raise ValueError(
