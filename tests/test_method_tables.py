@@ -94,12 +94,12 @@ def test_lamps_table_has_a_row_for_every_method(tmp_path: Path) -> None:
     for seed, gain in ((0, 1.4), (1, 1.6)):
         write_results(
             tmp_path, "lamps_flow", seed, method="flow", test_accuracy=0.8, seconds=120,
-            test_accuracy_averaged=0.9, entropy=-1.0, half_range_red=math.log(gain),
-            half_range_blue=0.0,
+            test_accuracy_averaged=0.9, entropy=-1.0, half_range_warmth=math.log(gain),
+            half_range_tint=0.0,
         )  # fmt: skip
     _, _, flow, none = METHOD_TABLES["lamps"](tmp_path).split("\n")
     assert flow == (
-        "| flow | 2 | 90.0 ± 0.0 | 80.0 ± 0.0 | × 1.50 ± 0.14 | × – | × 1.00 ± 0.00 | 2.0 ± 0.0 |"
+        "| flow | 2 | 90.0 ± 0.0 | 80.0 ± 0.0 | × – | × 1.50 ± 0.14 | × 1.00 ± 0.00 | 2.0 ± 0.0 |"
     )
     assert none == "| none | 1 | – | 40.0 | – | – | – | 1.0 |"
     assert "lamps" not in images_table(tmp_path)

@@ -16,6 +16,7 @@ from flowjax_inv.transforms import (
     Crop,
     Decoupled,
     Gains,
+    Light,
     Points,
     Transform,
 )
@@ -41,6 +42,7 @@ TRANSFORMS = [
     Colour(colours="grey_world"),
     Colour(colours="all", mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)),
     Gains(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)),
+    Light(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25), half_range=(0.7, 0.5, 0.4)),
     Chain(Affine("rotation_translation"), Colour(colours="all", mean=(0.5,), std=(0.25,))),
 ]
 LAWS = [
@@ -70,7 +72,7 @@ def label(transform: Transform) -> str:
 def test_every_transform_is_under_the_laws():
     """But for points, which are no pictures: test_points has theirs."""
     tested = {type(transform) for transform in TRANSFORMS} | {Points}
-    assert {*build.TRANSFORMS.values(), Chain, Gains} == tested
+    assert {*build.TRANSFORMS.values(), Chain, Gains, Light} == tested
 
 
 def test_every_law_is_listed():

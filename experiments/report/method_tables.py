@@ -100,7 +100,7 @@ METHOD_TABLES = {
             _averaged("averaged accuracy (%)", "test_accuracy_averaged"),
             _percent("plain accuracy (%)", "test_accuracy"),
             *(_learned(name, f"half_range_{name}", gain=True, digits=2)
-              for name in ("red", "green", "blue")),
+              for name in ("brightness", "warmth", "tint")),
             _MINUTES,
         ),
     ),

@@ -68,6 +68,7 @@ TRANSFORMS = {
     "colour": transforms.Colour,
     "points": transforms.Points,
 }
+_LIGHTS = {"gains": transforms.Gains, "light": transforms.Light}
 DISTRIBUTIONS = {
     "identity": Identity,
     "fixed": Fixed,
@@ -179,7 +180,7 @@ def transform(config: Config) -> transforms.Transform:
 
 def _colours(config: Config) -> transforms.Transform:
     """Return the transform of `config.transform.colours` and its half-range."""
-    cls = transforms.Gains if config.transform.colours == "gains" else transforms.Colour
+    cls = _LIGHTS.get(config.transform.colours, transforms.Colour)
     fields = _fields(cls, config, "transform")
     fields["half_range"] = tuple(config.transform.colour_half_range) or None
     return cls(mean=tuple(config.data.mean), std=tuple(config.data.std), **fields)

@@ -136,7 +136,7 @@ FIELDS: dict[str, Any] = {
         "colours": Field(
             "",
             "moved too, beside what name says; empty: none, and of colour alone jitter",
-            choices=("", "gains", "exposure", "jitter", "grey_world", "all"),
+            choices=("", "gains", "light", "exposure", "jitter", "grey_world", "all"),
         ),
         "colour_half_range": Field(
             (), "per colour: intensities, log-gains, degrees; empty: its own", above=0

@@ -9,7 +9,7 @@ a positive log-scale samples further out (the content shrinks).
 from flowjax_inv.transforms.affine import Affine, Decoupled
 from flowjax_inv.transforms.base import Spatial, Transform, wrap
 from flowjax_inv.transforms.chain import Chain
-from flowjax_inv.transforms.colour import Colour, Gains
+from flowjax_inv.transforms.colour import Colour, Gains, Light
 from flowjax_inv.transforms.crop import Crop
 from flowjax_inv.transforms.points import Points
 
@@ -20,6 +20,7 @@ __all__ = [
     "Crop",
     "Decoupled",
     "Gains",
+    "Light",
     "Points",
     "Spatial",
     "Transform",

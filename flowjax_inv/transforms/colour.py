@@ -3,7 +3,7 @@
 import abc
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from flowjax_inv.naming import check_name
 from flowjax_inv.transforms.base import Transform, wrap
 
-__all__ = ["Colour", "Gains"]
+__all__ = ["Colour", "Gains", "Light"]
 
 # Grey, and an orthonormal basis of the plane of chroma: red against blue, green against the others.
 _GREY = np.full(3, 1 / 3)
@@ -30,12 +30,9 @@ _COLOURS = {
 }
 _HALF_RANGES = {
     "brightness": 0.5, "contrast": math.log(2.0), "saturation": 1.0, "hue": 180.0, "warmth": 0.25,
-    "tint": 0.25, **dict.fromkeys(("red", "green", "blue"), math.log(2.0)),
+    "tint": 0.25,
 }  # fmt: skip
-_UNITS = {
-    "hue": "degrees",
-    **dict.fromkeys(("contrast", "saturation", "red", "green", "blue"), "log-gain"),
-}
+_UNITS = {"hue": "degrees", "contrast": "log-gain", "saturation": "log-gain"}
 
 
 class _Map(NamedTuple):
@@ -75,13 +72,17 @@ class _OfColours(Transform):
                 )
             object.__setattr__(self, name, numbers)
         if self.half_range is None:
-            object.__setattr__(self, "half_range", tuple(_HALF_RANGES[n] for n in self.names))
+            object.__setattr__(self, "half_range", self._own_half_range)
         super().__post_init__()
 
     @property
     def units(self) -> tuple[str, ...]:
         """Units of theta * half_range: intensities, log-gains or degrees."""
         return tuple(_UNITS.get(name, "intensity") for name in self.names)
+
+    @property
+    def _own_half_range(self) -> tuple[float, ...]:
+        return tuple(_HALF_RANGES[name] for name in self.names)
 
     @abc.abstractmethod
     def _deviation(self, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -158,10 +159,18 @@ class Gains(_OfColours):
     Source: von Kries's model of a change of light, which grey-world white balance undoes.
     """
 
+    # Log-gains of red, green and blue by each coordinate, a row each; rows are orthogonal.
+    _axes: ClassVar[np.ndarray] = np.eye(3)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates, in the order of theta."""
         return ("red", "green", "blue")
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Log-gains, all."""
+        return ("log-gain",) * 3
 
     @property
     def commutative(self) -> bool:
@@ -173,12 +182,48 @@ class Gains(_OfColours):
         return -self._check(theta)
 
     def _deviation(self, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
-        gains = jnp.expm1(theta * jnp.asarray(self.half_range, theta.dtype))
+        logs = theta * jnp.asarray(self.half_range, theta.dtype)
+        # Not a matrix product: accelerators round its factors.
+        gains = jnp.expm1(jnp.sum(logs[..., None] * self._axes.astype(logs.dtype), axis=-2))
         return gains[..., None] * jnp.eye(3, dtype=theta.dtype), jnp.zeros_like(theta)
 
     def _theta(self, linear: jax.Array, offset: jax.Array) -> jax.Array:
-        logs = jnp.log(jnp.diagonal(linear, axis1=-2, axis2=-1))
+        gains = jnp.log(jnp.diagonal(linear, axis1=-2, axis2=-1))
+        axes = (self._axes / np.sum(self._axes**2, axis=1, keepdims=True)).astype(gains.dtype)
+        logs = jnp.sum(gains[..., None, :] * axes, axis=-1)
         return logs / jnp.asarray(self.half_range, logs.dtype)
+
+    @property
+    def _own_half_range(self) -> tuple[float, ...]:
+        return (math.log(2.0),) * 3
+
+
+@dataclass(frozen=True)
+class Light(Gains):
+    """Change the light by what lamps differ in: how bright it is, how warm, and how green.
+
+    Log-gains of red, green and blue, of theta times half-range: brightness (b, b, b), warmth
+    (w, 0, -w), tint (-t / 2, t, -t / 2). The same family as `Gains`, in other coordinates: here a
+    box, or a density of independent coordinates, can say "warm or cool, but never green".
+
+    Args:
+        mean, std: what images were normalised by, per channel or one, (x - mean) / std.
+        half_range: log-gains of brightness, warmth (red's) and tint (green's). Default: log 2.
+
+    Convention: positive is brighter, towards red, towards green. Matrices act on normalised colours
+        (red, green, blue, 1), from output to input.
+
+    Raises:
+        ValueError: for bad half-ranges, or mean and std that are not one number or three.
+    Source: exposure, temperature and tint, by which photographs are developed.
+    """
+
+    _axes: ClassVar[np.ndarray] = np.array([[1.0, 1.0, 1.0], [1.0, 0.0, -1.0], [-0.5, 1.0, -0.5]])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates, in the order of theta."""
+        return ("brightness", "warmth", "tint")
 
 
 @dataclass(frozen=True)
