@@ -12,7 +12,7 @@ from experiments.setup import build, defaults
 from experiments.setup.assembly import assemble
 from flowjax_inv.data.digits import printed_digits
 from flowjax_inv.data.pixels import Normalization
-from flowjax_inv.transforms import Affine, Chain, Colour, Crop, Gains, Transform
+from flowjax_inv.transforms import Affine, Chain, Colour, Crop, Gains, Light, Transform
 
 RED, GREEN, BLUE, GREY = np.eye(3)[0], np.eye(3)[1], np.eye(3)[2], np.full(3, 0.25)
 
@@ -58,6 +58,20 @@ def test_normalised_images_take_the_same_colours() -> None:
                            np.ones((4, 5, 6, 1))], -1)  # fmt: skip
     back = np.einsum("nij,nhwj->nhwi", np.asarray(normalised.matrix(theta)), view)[..., :3]
     np.testing.assert_allclose(back, normalization(jnp.asarray(images)), atol=1e-4)
+
+
+def test_light_is_gains_by_how_bright_warm_and_green() -> None:
+    light, gains = Light(half_range=(0.6, 0.4, 0.2)), Gains(half_range=(0.6, 0.4, 0.2))
+    for name, logs in (
+        ("brightness", (0.6, 0.6, 0.6)), ("warmth", (0.4, 0.0, -0.4)), ("tint", (-0.1, 0.2, -0.1))
+    ):  # fmt: skip
+        seen = coloured(light, GREY, **{name: 1.0})
+        np.testing.assert_allclose(seen, 0.25 * np.exp(logs), rtol=1e-6)
+        theta = gains.coordinates(
+            light.matrix(jnp.asarray([float(n == name) for n in light.names]))
+        )
+        # Matrices are output to input: gains that give the same light.
+        np.testing.assert_allclose(theta * jnp.asarray(gains.half_range), logs, atol=1e-6)
 
 
 def test_a_chain_is_colours_then_positions() -> None:
@@ -106,6 +120,8 @@ def test_colours_of_a_config() -> None:
     gains = build.transform(config)
     assert gains == Gains((0.0,), (0.5,), half_range=(0.1, 0.2, 0.3))
     np.testing.assert_allclose(coloured(gains, GREY, green=1.0)[1], 0.25 * math.exp(0.2), rtol=1e-6)
+    config.transform.colours = "light"
+    assert build.transform(config) == Light((0.0,), (0.5,), half_range=(0.1, 0.2, 0.3))
     config.transform.half_range = (0.1, 0.2)
     with pytest.raises(ValueError, match=r"give those of colours as transform\.colour_half_range"):
         assemble(config)

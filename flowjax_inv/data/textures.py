@@ -9,7 +9,7 @@ import numpy as np
 
 from flowjax_inv.data.sets import DataSet, Split
 
-__all__ = ["APART", "BRIGHT", "PLACES", "TEST_LAMPS", "TINT", "WARM", "textures"]
+__all__ = ["APART", "BRIGHT", "PLACES", "TEST_LAMPS", "textures"]
 
 # Log-gains of red, green and blue: how bright a light is, how warm, how green.
 BRIGHT, WARM, TINT = (0.5, 0.5, 0.5), (1.0, 0.0, -1.0), (-0.5, 1.0, -0.5)
@@ -20,10 +20,14 @@ _SIZE = 32
 
 
 class _Place(NamedTuple):
-    """Where things are seen: their patterns, what lamps differ in there, what palettes do.
+    """Where things are seen.
 
-    A pair of palettes is two reflectances each, (red, green, blue); the second palette is the first
-    with APART of `other` in both.
+    Attributes:
+        patterns: of the things there.
+        lamps: what lamps differ in there, log-gains of red, green and blue.
+        other: what they do not, by which palettes are told apart.
+        pairs: the first palette of two, two reflectances (red, green, blue), by the names of both;
+            the second has `APART` of `other` more.
     """
 
     patterns: tuple[str, ...]
@@ -33,12 +37,11 @@ class _Place(NamedTuple):
 
     def palettes(self) -> dict[str, np.ndarray]:
         """Return the palettes by name, (2, 3) each."""
-        pairs = self.pairs.items()
-        factor = np.exp(APART * np.array([[0.0], [1.0]]) * self.other)
+        both = np.exp(APART * np.array([[0.0], [1.0]]) * self.other)
         return {
-            name: np.array(pair) * by
-            for names, pair in pairs
-            for name, by in zip(names, factor, strict=True)
+            name: np.array(pair) * gains
+            for names, pair in self.pairs.items()
+            for name, gains in zip(names, both, strict=True)
         }
 
 
