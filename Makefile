@@ -39,7 +39,11 @@ test: $(VENV)/.ready $(if $(filter-out cpu,$(PLATFORM)),$(VENV)/.ready-$(PLATFOR
 	@TEST_PLATFORM=$(PLATFORM) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: check
-check: lint  ## format, lint, types and the fast tests
+check:  ## format, lint, types and the fast tests
+	@$(MAKE) --no-print-directory --jobs=2 lint fast
+
+.PHONY: fast
+fast: $(VENV)/.ready-dev
 	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: lint

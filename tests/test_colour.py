@@ -41,6 +41,7 @@ def test_colours_go_where_their_names_say() -> None:
     np.testing.assert_allclose([warm.mean(), tinted.mean()], 0.25, atol=1e-6)  # grey stays
 
 
+@pytest.mark.slow
 def test_normalised_images_take_the_same_colours() -> None:
     normalization = Normalization((0.4, 0.5, 0.6), (0.2, 0.3, 0.25))
     plain, normalised = (
@@ -74,6 +75,7 @@ def test_light_is_gains_by_how_bright_warm_and_green() -> None:
         np.testing.assert_allclose(theta * jnp.asarray(gains.half_range), logs, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_chain_is_colours_then_positions() -> None:
     spatial, colour = Affine("rotation_translation"), Colour(colours="exposure")
     chain = Chain(spatial, colour)
@@ -131,6 +133,7 @@ def test_colours_of_a_config() -> None:
         assemble(config, printed_digits(train_size=64, test_size=32, seed=0))
 
 
+@pytest.mark.slow
 def test_gradients_reach_images_and_theta() -> None:
     transform = Colour(colours="all")
     image = jnp.full((2, 2, 3), 0.4).at[..., 0].set(0.7)

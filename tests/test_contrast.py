@@ -22,6 +22,7 @@ from flowjax_inv.transforms import Crop
 CONTRAST = Objective(loss="contrast", copies=2, include_original=False)
 
 
+@pytest.mark.slow
 def test_the_contrast_is_that_of_every_view_with_its_partner() -> None:
     outputs = jax.random.normal(jax.random.key(0), (2, 5, 3))
     flat = np.asarray(outputs).reshape(10, 3)
@@ -42,6 +43,7 @@ def test_the_contrast_is_that_of_every_view_with_its_partner() -> None:
     assert pairs_found(apart).min() == 1
 
 
+@pytest.mark.slow
 def test_a_step_learns_by_pairs_and_the_density_rests_in_burn_in() -> None:
     network = Projected(MLP(6, hidden=(8,)), width=8, outputs=4)
     parts = (network, small_flow(), ROTATION, optax.adam(1e-2), Constant(0.1), CONTRAST)

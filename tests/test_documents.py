@@ -126,6 +126,7 @@ def test_imports_run_downward() -> None:
         assert not any(m.startswith("training") for m in _imports(path, "flowjax_inv")), path
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_first() -> None:
     """C and its formulas import each other: whichever comes first must find the other."""
     names = [m for m in _modules() if "native" in m and not m.endswith("_library")]

@@ -63,6 +63,7 @@ def _dense_curvature(net: nn.Module, params: Any, views: jax.Array, weight: jax.
     return jnp.einsum("ncp,ncd,ndq->pq", jacobian, weight, jacobian)
 
 
+@pytest.mark.slow
 def test_one_linear_layer_is_exact_against_the_dense_matrix() -> None:
     net, views = Linear(2), _views(3, 7)
     params = net.init(jax.random.key(1), views[0])["params"]
@@ -76,6 +77,7 @@ def test_one_linear_layer_is_exact_against_the_dense_matrix() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_evidence_of_a_linear_gaussian_model_is_the_closed_form() -> None:
     """At the best weights Laplace is exact there: y ~ N(0, X X^T / delta + 1 1^T / delta + I)."""
     net, views = Linear(1), _views(2, 6)
@@ -198,6 +200,7 @@ def _learn(distribution: Any, learner: Laplace, **fields: Any) -> tuple[Any, Any
     return ONE.replicate(state), step, evidence_step
 
 
+@pytest.mark.slow
 def test_the_step_moves_the_classifier_and_the_evidence_the_density() -> None:
     state, step, evidence_step = _learn(Augerino(dim=1), Laplace())
     everything = jnp.arange(24)

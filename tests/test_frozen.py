@@ -107,6 +107,7 @@ def gradient(objective: Objective, function: str, distribution: Any, key: int) -
     return jax.tree.map(lambda a, b: np.asarray(a - b) / rate, before, after)
 
 
+@pytest.mark.slow
 def test_the_score_function_has_the_gradient_of_the_samples() -> None:
     """On average, of a density whose samples carry one; and of a function that has none."""
     density = ConditionalGaussian(dim=1, embed=Pixels())
@@ -122,6 +123,7 @@ def test_the_score_function_has_the_gradient_of_the_samples() -> None:
         assert np.linalg.norm(b) == pytest.approx(np.linalg.norm(a), rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_choice_of_crops_learns_by_the_score_alone_where_that_is_asked() -> None:
     """Not by the soft draw besides: of two ways to draw, one gradient."""
     found = []
@@ -219,6 +221,7 @@ def test_images_of_ones_own_are_refused_without_a_frozen_classifier() -> None:
         checks.check(smoke(distribution__name="flow_lrp"))
 
 
+@pytest.mark.slow
 def test_a_frozen_classifier_stays_as_it_is() -> None:
     objective = Objective(freeze_classifier=True, gradient="score", copies=4)
     parts = (MLP(2, hidden=(4,)), small_flow(), Affine("rotation"), optax.adam(1e-2),

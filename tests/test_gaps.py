@@ -87,6 +87,7 @@ def test_the_gap_is_met_where_the_best_density_is_known(asked: float) -> None:
     assert gap_of(float(np.mean(alphas[-60:])), cost) == pytest.approx(asked, rel=0.1)
 
 
+@pytest.mark.slow
 def test_only_the_controller_changes_and_the_samples_hang_on_key_and_step() -> None:
     images = jnp.broadcast_to(255.0 * blobs(jnp.zeros(1)), (4, 21, 21, 1)).astype(jnp.uint8)
     labels, indices = jnp.zeros(4, jnp.int32), jnp.arange(4)
@@ -139,6 +140,7 @@ def test_the_gap_is_one_on_every_device(parallel: Literal["jit", "pmap"]) -> Non
     assert one == pytest.approx(four, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "as_if"), [(2.0, 1.0), (0.5, 0.5)])
 def test_a_classifier_that_is_too_sure_is_compared_as_it_should_be(
     factor: float, as_if: float

@@ -39,6 +39,7 @@ def proposed_by(density: Any) -> Any:
     return lambda images: density.apply({}, images)
 
 
+@pytest.mark.slow
 def test_the_average_over_quarter_turns_moves_with_the_image() -> None:
     """Exactly: over the whole group, of any network. Of one view it does not."""
     images = pictures()
@@ -57,6 +58,7 @@ def test_the_average_over_quarter_turns_moves_with_the_image() -> None:
     assert float(jnp.abs(answer(turned, TURNS[:1]) - alone).max()) > 0.01
 
 
+@pytest.mark.slow
 def test_a_map_of_the_view_comes_back_to_its_image_on_pictures_that_are_not_square() -> None:
     """Whole pixels: what the view does not show is no vote, and what no view shows is open."""
     images = pictures(2, 5, 9)
@@ -71,6 +73,7 @@ def test_a_map_of_the_view_comes_back_to_its_image_on_pictures_that_are_not_squa
     np.testing.assert_allclose(found.probs[~there], 0.5)
 
 
+@pytest.mark.slow
 def test_predictions_are_the_average_over_the_density() -> None:
     images = pictures()
     classify, density = net(images.shape[1:]), Identity(dim=1)
@@ -108,6 +111,7 @@ def test_what_makes_no_maps_is_refused() -> None:
         UNet(2).init(jax.random.key(0), jnp.zeros((1, 8, 6, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", ["losses", "logits", "probs"])
 def test_the_loss_of_maps_is_that_of_pixels_where_they_are_shown(average: Any) -> None:
     rng = np.random.default_rng(0)
@@ -145,6 +149,7 @@ def test_the_loss_of_maps_is_that_of_pixels_where_they_are_shown(average: Any) -
         map_cross_entropy(jnp.ones((1, 1, 2, 2, 3)), jnp.zeros((1, 2, 2), int), None, unknown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("average", "chunk"), [("losses", 1), ("probs", 0)])
 def test_a_step_learns_maps_and_range(average: Any, chunk: int) -> None:
     images = jax.random.randint(jax.random.key(0), (24, 8, 8, 1), 0, 256).astype(jnp.uint8)
@@ -165,6 +170,7 @@ def test_a_step_learns_maps_and_range(average: Any, chunk: int) -> None:
     assert 0 < totals["cross_entropy"] < 1
 
 
+@pytest.mark.slow
 def test_a_step_is_the_same_chunked_or_not() -> None:
     images = jax.random.randint(jax.random.key(0), (24, 8, 8, 1), 0, 256).astype(jnp.uint8)
     maps = (images[..., 0] > 128).astype(jnp.int32)

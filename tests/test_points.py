@@ -69,6 +69,7 @@ def test_turns_are_right_handed_and_by_degrees() -> None:
         np.testing.assert_allclose(moved[0], jnp.eye(3)[then], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subgroup", ["rotation", "translation"])
 def test_coordinates_undo_matrices_and_two_in_a_row_are_one(subgroup: Any) -> None:
     transform = Points(subgroup)
@@ -87,6 +88,7 @@ def test_coordinates_undo_matrices_and_two_in_a_row_are_one(subgroup: Any) -> No
         assert np.abs(transform(clouds(), transform.compose(b, a)) - twice).max() > 0.1
 
 
+@pytest.mark.slow
 def test_what_is_no_point_and_what_is_no_position_stays() -> None:
     transform = Points("affine")
     start, theta = clouds(), thetas(Points("affine"))
@@ -137,6 +139,7 @@ def test_the_order_of_points_does_not_matter_nor_do_points_that_are_not_there() 
     assert jnp.abs(predict(TURNS(start, thetas(TURNS))) - predict(start)).max() > 0.01
 
 
+@pytest.mark.slow
 def test_a_mean_over_a_group_turns_with_the_cloud_whatever_the_network() -> None:
     """Over the quarter turns about z, each brought back; of one view it does not."""
     quarters = jnp.zeros((4, 1, 3)).at[:, 0, 2].set(jnp.array([0.0, 0.5, 1.0, -0.5]))
@@ -254,6 +257,7 @@ def test_absolute_errors_of_views() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_step_brings_vectors_back_before_it_judges_them() -> None:
     """Of a network whose answers turn along, views cost what the originals do."""
 

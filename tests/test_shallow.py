@@ -36,6 +36,7 @@ def images(count: int = 3) -> jax.Array:
     return jax.random.uniform(jax.random.key(2), (count, *SIZE))
 
 
+@pytest.mark.slow
 def test_the_divergence_is_that_of_normals_and_0_at_the_start() -> None:
     network = Shallow(3, width=4, variance=1.7)
     start = network.init(jax.random.key(0), images())["params"]
@@ -54,6 +55,7 @@ def test_the_divergence_is_that_of_normals_and_0_at_the_start() -> None:
     assert float(network.divergence(params)) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_draws_follow_the_posterior_and_the_mean_predicts() -> None:
     network = Shallow(2, width=3)
     given = variables(network, images())
@@ -72,6 +74,7 @@ def test_draws_follow_the_posterior_and_the_mean_predicts() -> None:
     np.testing.assert_allclose(drawn.std(0), std, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_an_image_has_one_draw_for_all_of_its_views_by_either_way_of_moving() -> None:
     network: Any = Shallow(3, width=4, acts="filters_exactly")
     given = variables(network, images())
@@ -145,6 +148,7 @@ def test_filters_moved_exactly_say_what_the_moved_images_say() -> None:
     np.testing.assert_allclose(by_filters, by_images, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exactly", [True, False])
 def test_quarter_turns_of_filters_are_those_of_images(exactly: bool) -> None:  # noqa: FBT001
     """The average over the group by moved filters, against brute force: to rounding, either way."""
@@ -158,6 +162,7 @@ def test_quarter_turns_of_filters_are_those_of_images(exactly: bool) -> None:  #
     np.testing.assert_allclose(by_filters, brute.mean(0), atol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_shift_by_pixels_of_filters_read_at_inverse_positions() -> None:
     filters = jnp.zeros((1, 5, 5, 1)).at[0, 2, 2, 0].set(1.0)
     shift = Affine("translation", warp="gather")
@@ -178,6 +183,7 @@ def _range_step(network: Shallow, half: float, **objective: Any):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acts", ["images", "filters", "filters_exactly"])
 def test_a_step_learns_range_and_posterior(acts: Any) -> None:
     network = Shallow(3, width=4, acts=acts)
