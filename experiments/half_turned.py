@@ -14,6 +14,7 @@ has to look likelier than those (`objective.reject_distorted`).
 Variants: none or `:cpu`, MNIST, 5,000 labels, three minutes on two cores; `:rivals`, the same for
 methods without that class, with one view more in its place: --config.distribution.name=augerino,
 fixed, identity, flow; `:fashion_mnist` and `:fashion_mnist_rivals`; `:smoke`, to see that it runs.
+One density for all images, of the flow's shape: --config.embedding.name=blind.
 """
 
 from experiments import fashion_mnist, mnist

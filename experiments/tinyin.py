@@ -31,7 +31,7 @@ def get_config(variant: str = "") -> defaults.Config:
     # The classifier's recipe is InstaAug's: every variant of theirs mirrors while training, and
     # pixels outside the picture are mid-grey.
     config.data.mirror, config.data.mean, config.data.std = True, (0.5,), (0.5,)
-    config.classifier.name = "preact_resnet18"
+    config.classifier.name, config.classifier.width = "preact_resnet18", 64
     classifier, density = config.optimizer.classifier, config.optimizer.distribution
     classifier.name, classifier.learning_rate, classifier.nesterov = "sgd", 0.2, True
     classifier.weight_decay, classifier.decay_all = 1e-4, True

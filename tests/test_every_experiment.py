@@ -193,6 +193,7 @@ def test_large_networks_are_put_together(
     [
         ("fashion_mnist", "mnist", set()),
         ("cifar10_lt", "cifar10", set()),
+        ("crops", "tinyin", set()),
         ("cifar10", "mnist", {"classifier.name"}),  # the network is that of frozen
         ("few_labels", "mnist", {"objective.include_original", "evaluation.rules"}),
         (

@@ -124,6 +124,7 @@ COUNTS: list[tuple[nn.Module, tuple[int, ...], int]] = [
     (Layer13(10), (32, 32, 3), 3_993_482),
     (PreActResNet18(200), (64, 64, 3), 11_268_616),
     (PreActResNet18(4), (64, 64, 3), 11_168_068),
+    (PreActResNet18(20, width=16), (64, 64, 3), 702_052),
     (MLP(10, (1000,), "tanh"), (28, 28, 1), 795_010),
 ]
 

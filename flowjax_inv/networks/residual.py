@@ -82,14 +82,16 @@ class FixupResNet(nn.Module):
 class PreActResNet18(nn.Module):
     """PreActResNet-18 of the Tiny-ImageNet experiments.
 
-    conv3x3 64 with stride 2; four stages of two blocks, channels 64, 128, 256, 512, the first of a
+    conv3x3 w with stride 2; four stages of two blocks, channels w, 2w, 4w, 8w, the first of a
     stage with stride 1, 2, 2, 2; mean over positions; linear. Block(x): a = ReLU(norm(x));
     conv3x3(ReLU(norm(conv3x3(a)))) + shortcut, the stride on the first convolution. The shortcut is
     conv1x1(a) where stride or channels change, else x. Convolutions have no bias; there is no norm
-    before the mean. 11,268,616 parameters for three channels and 200 classes, 11,168,068 for four.
+    before the mean. 11,268,616 parameters for width 64, three channels and 200 classes, 11,168,068
+    for four classes.
 
     Attributes:
         features: length of the output.
+        width: w, channels of the first convolution.
         conv: how convolutions are computed, see `flowjax_inv.networks.convolutions`.
         axis_name: axis of `pmap` over which batch statistics are averaged.
 
@@ -101,6 +103,7 @@ class PreActResNet18(nn.Module):
     """
 
     features: int
+    width: int = 64
     conv: Implementation = "auto"
     axis_name: str | None = None
 
@@ -108,9 +111,9 @@ class PreActResNet18(nn.Module):
     def __call__(self, images: jax.Array, *, train: bool = False) -> jax.Array:
         """Map images (N, H, W, C) to (N, features)."""
         _check_images(images, "PreActResNet18")
-        x = he_conv("conv", 64, 3, 2, self.conv)(images)
+        x = he_conv("conv", self.width, 3, 2, self.conv)(images)
         for block in range(8):
-            channels, stride = 64 * 2 ** (block // 2), 2 if block in (2, 4, 6) else 1
+            channels, stride = self.width * 2 ** (block // 2), 2 if block in (2, 4, 6) else 1
             x = preact_block(
                 x,
                 f"block{block}",
