@@ -12,6 +12,7 @@ from poses import blobs, pose
 
 from experiments.setup import checks, data_sets, defaults
 from flowjax_inv.data import stored, subsets, variants
+from flowjax_inv.data.pixels import Normalization
 from flowjax_inv.data.sets import DataSet, Split
 
 GOLDEN = Path(__file__).parent / "golden" / "tfrecord"
@@ -345,3 +346,18 @@ def test_some_classes_are_turned_and_nothing_lies_outside_the_disc() -> None:
     assert not masked[0, 0]
     assert masked[4].all()
     assert (masked[0] > 0).sum() < (masked[2] > 0).sum() < 9
+
+
+def test_outside_of_the_disc_is_what_a_warp_fills_with() -> None:
+    """Else corners tell views from images: black in these, the mean in those."""
+    images = np.random.default_rng(0).integers(0, 256, (3, 9, 7, 3), dtype=np.uint8)
+    split = Split(images, np.arange(3, dtype=np.int32))
+    normalization = Normalization((125 / 255, 50 / 255, 200 / 255), (0.2, 0.3, 0.4))
+    data = DataSet(split, split, ("a", "b", "c"))
+    made = np.asarray(
+        normalization(jnp.asarray(variants.disc(data, normalization.mean).test.images))
+    )
+    assert np.abs(made[:, [0, 0, -1, -1], [0, -1, 0, -1]]).max() < 1e-6
+    np.testing.assert_array_equal(made[:, 4], normalization(jnp.asarray(images[:, 4])))
+    with pytest.raises(ValueError, match=r"fill=\(0.1, 0.2\) for images of 3 channels; give one"):
+        variants.disc(data, (0.1, 0.2))

@@ -175,7 +175,7 @@ def data_set(config: Config) -> DataSet:
     if section.centre_crop:
         data = variants.centre_cropped(data, section.centre_crop)
     if section.disc:
-        data = variants.disc(data)
+        data = variants.disc(data, section.mean)
     return data
 
 

@@ -97,17 +97,31 @@ def scaled(data: DataSet, log_half_range: float, *, seed: int) -> DataSet:
     return _moved(data, chosen, seed=seed, stream=3, columns=(names.index("scale"),))
 
 
-def disc(data: DataSet) -> DataSet:
-    """Set to 0 what lies outside the inscribed disc, a fifth of a pixel within its rim.
+def disc(data: DataSet, fill: Sequence[float] = (0.0,)) -> DataSet:
+    """Fill what lies outside the inscribed disc, a fifth of a pixel within its rim.
 
     The corners of a turned picture are empty: without them nothing but the picture tells its turn.
+
+    Args:
+        data: whose images, of train and test, are filled.
+        fill: intensities in [0, 1], per channel or one: those that `Normalization` makes 0, as a
+            warp fills what it takes from outside. Else the corners tell views from images.
+
+    Raises:
+        ValueError: if there are several intensities, but not one per channel.
     """
-    height, width = data.train.images.shape[1:3]
+    height, width, channels = data.train.images.shape[1:]
+    if len(fill) not in (1, channels):
+        raise ValueError(
+            f"fill={tuple(fill)} for images of {channels} channels; give one intensity, or one per "
+            "channel."
+        )
     y, x = np.mgrid[:height, :width] - np.array([height - 1, width - 1]).reshape(2, 1, 1) / 2
     inside = np.hypot(x, y) <= min(height, width) / 2 - 0.2
+    outside = np.round(255 * np.asarray(fill)).astype(np.uint8)
 
     def part(split: Split) -> Split:
-        return dataclasses.replace(split, images=split.images * inside[..., None].astype(np.uint8))
+        return dataclasses.replace(split, images=np.where(inside[..., None], split.images, outside))
 
     return dataclasses.replace(data, train=part(data.train), test=part(data.test))
 
